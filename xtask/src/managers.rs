@@ -102,6 +102,22 @@ pub(crate) const VITEST: ProjectTool = ProjectTool {
     source: ToolSource::Packages,
     packages: &["vitest@4.1.12"],
 };
+pub(crate) const MOCHA: ProjectTool = ProjectTool {
+    name: "mocha",
+    source: ToolSource::Packages,
+    packages: &["mocha@12.0.3"],
+};
+// The newest that Node.js 20 runs.
+pub(crate) const AVA: ProjectTool = ProjectTool {
+    name: "ava",
+    source: ToolSource::Packages,
+    packages: &["ava@7.0.0"],
+};
+pub(crate) const TYPESCRIPT: ProjectTool = ProjectTool {
+    name: "typescript",
+    source: ToolSource::Packages,
+    packages: &["typescript@7.0.2"],
+};
 
 impl ProjectTool {
     /// Whether it is there in the wanted versions.

@@ -212,6 +212,21 @@ const TOOLS: &[SetupTool] = &[
         source: SetupSource::Project(managers::VITEST),
         why: JUDGES,
     },
+    SetupTool {
+        command: "mocha",
+        source: SetupSource::Project(managers::MOCHA),
+        why: JUDGES,
+    },
+    SetupTool {
+        command: "ava",
+        source: SetupSource::Project(managers::AVA),
+        why: JUDGES,
+    },
+    SetupTool {
+        command: "typescript",
+        source: SetupSource::Project(managers::TYPESCRIPT),
+        why: JUDGES,
+    },
 ];
 
 /// Where administrators' programs are, which not everybody has on the PATH.

@@ -60,6 +60,19 @@ fn a_setting_that_no_list_knows_does_not_land() {
     let repo = begun();
     let told = step(&repo, SWITCHED_OFF);
     assert_eq!(told["guard"], "pass", "{told:#}");
+    // Before the guard has run again only that it will is known.
+    let told = repo.runner(&["report", "--json"]).success().json();
+    let expected = json!([{
+        "expect": "second_verdict",
+        "why": "the run changed tests or settings",
+        "changed": ["check.config.json"],
+        "accept": "runner land --accept-changed-judge",
+    }]);
+    assert_eq!(told["landing"], expected);
+    assert_eq!(told["next"][0]["command"], "runner land");
+    let page = repo.runner(&["report"]).success().stdout;
+    let words = "runner land runs the guard a second time with only the product files of the run";
+    assert!(page.contains(words), "{page}");
     let main = repo.git(&["rev-parse", "main"]);
     let refused = repo.runner(&["land"]).code(1);
     for words in [
@@ -71,6 +84,24 @@ fn a_setting_that_no_list_knows_does_not_land() {
         assert!(refused.stderr.contains(words), "{}", refused.describe());
     }
     assert_eq!(repo.git(&["rev-parse", "main"]), main);
+
+    // What came of it is known now.
+    let told = repo.runner(&["report", "--json"]).success().json();
+    let landing = &told["landing"][0];
+    assert_eq!(landing["expect"], "refused", "{told:#}");
+    let why = "it did so before: with the tests and settings of main, the guard gave exit 1";
+    assert_eq!(landing["why"], why, "{told:#}");
+    let next = "runner land --accept-changed-judge";
+    assert_eq!(told["next"][1]["command"], next, "{told:#}");
+    let page = repo.runner(&["report"]).success().stdout;
+    for words in [
+        "runner land refuses this: it did so before",
+        "if that is right, accept it: runner land --accept-changed-judge",
+    ] {
+        assert!(page.contains(words), "{page}");
+    }
+    let page = repo.runner(&["report", "--md"]).success().stdout;
+    assert!(page.contains("## Landing"), "{page}");
 
     let landed = repo
         .runner(&["land", "--accept-changed-judge", "--json"])
@@ -129,6 +160,8 @@ fn product_alone_takes_no_second_verdict() {
     });
     repo.runner(&["start", "--no-guard-check"]).success();
     assert_eq!(step(&repo, RIGHT)["guard"], "pass");
+    let told = repo.runner(&["report", "--json"]).success().json();
+    assert_eq!(told["landing"], json!([]), "{told:#}");
     let judged = || {
         let path = repo.agent_dir().join("judged");
         std::fs::read_to_string(path).map_or(0, |text| text.lines().count())

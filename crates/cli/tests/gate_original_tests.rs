@@ -78,6 +78,12 @@ fn a_weakened_test_decides_nothing_where_the_old_ones_are_required() {
         assert_eq!(meta["facts"]["original_tests_failed"], failed, "{meta:#}");
         let log = std::fs::read_to_string(repo.iteration(iter).join("guard.log")).unwrap();
         assert!(log.contains(words), "{log}");
+        let told = repo.runner(&["report", "--json"]).success().json();
+        let landing = told["landing"].as_array().unwrap();
+        let refused = landing.iter().find(|it| it["accept"] == "runner edit config");
+        let why = refused.unwrap()["why"].to_string();
+        assert!(why.contains(failed), "{told:#}");
+        assert!(why.contains("released_tests"), "{told:#}");
         // What the session did is left to the next one, which hears why it was not enough.
         repo.agent("git checkout -q HEAD~1 -- . 2>/dev/null; out retry 'undone'");
         repo.runner(&["step"]).success();
@@ -89,7 +95,35 @@ fn a_weakened_test_decides_nothing_where_the_old_ones_are_required() {
         &format!("rm -rf tests/test_new.py; git checkout -q HEAD~6 -- tests; {RIGHT}"),
     );
     assert_eq!(told["guard"], "pass", "{told:#}");
+    let told = repo.runner(&["report", "--json"]).success().json();
+    assert_eq!(told["landing"], json!([]), "{told:#}");
     repo.runner(&["replay"]).success();
+}
+
+/// Where the run changed no product, the second verdict is the one about the base.
+#[test]
+fn a_run_that_changed_nothing_but_tests_is_told_that_it_will_not_land() {
+    let repo = python("report", &[]);
+    let told = step(&repo, WEAKENED);
+    assert_eq!(told["guard"], "pass", "{told:#}");
+    let told = repo.runner(&["report", "--json"]).success().json();
+    let expected = json!([{
+        "expect": "refused",
+        "why": "the run changed no product file, and tests failed where it began",
+        "changed": ["tests/test_sums.py"],
+        "accept": "runner land --accept-changed-judge",
+    }]);
+    assert_eq!(told["landing"], expected, "{told:#}");
+    let next: Vec<&str> = told["next"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|it| it["command"].as_str())
+        .collect();
+    assert_eq!(next[1], "runner land --accept-changed-judge");
+    repo.runner(&["land"])
+        .code(1)
+        .says("the result passes only with tests or settings that the run changed");
 }
 
 #[test]

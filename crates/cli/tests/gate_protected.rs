@@ -12,13 +12,13 @@ mod scenario;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use gate_support::{GuardedProject, go, javascript, python, recipes, rust};
+use gate_support::{GuardedProject, go, javascript, packages, python, recipes, rust};
 use runner_testkit::TestRepo;
 use scenario::{GOAL, bare};
 use serde_json::{Value, json};
 
 /// All of them, as docs/guards.md counts them.
-const PROJECTS: [&GuardedProject; 16] = [
+const PROJECTS: [&GuardedProject; 22] = [
     &recipes::MAKE,
     &recipes::JUST,
     &recipes::SCRIPTS,
@@ -33,6 +33,12 @@ const PROJECTS: [&GuardedProject; 16] = [
     &javascript::JEST_WITH_SETUP,
     &javascript::VITEST,
     &javascript::NODE,
+    &packages::MOCHA,
+    &packages::AVA,
+    &packages::TYPESCRIPT,
+    &packages::PNPM,
+    &packages::YARN_CLASSIC,
+    &packages::BUN,
     &go::GO,
     &go::GO_PACKAGES,
 ];
@@ -103,6 +109,36 @@ fn node_test() {
 }
 
 #[test]
+fn mocha() {
+    packages::MOCHA.check();
+}
+
+#[test]
+fn ava() {
+    packages::AVA.check();
+}
+
+#[test]
+fn typescript() {
+    packages::TYPESCRIPT.check();
+}
+
+#[test]
+fn pnpm() {
+    packages::PNPM.check();
+}
+
+#[test]
+fn first_yarn() {
+    packages::YARN_CLASSIC.check();
+}
+
+#[test]
+fn bun() {
+    packages::BUN.check();
+}
+
+#[test]
 fn go() {
     go::GO.check();
 }
@@ -150,7 +186,7 @@ fn the_docs_count_the_same() {
         .map(|column| rows.iter().map(|(_, counts)| counts[column]).sum())
         .collect();
     let cheats: usize = PROJECTS.iter().map(|project| project.cheats()).sum();
-    assert!(cheats >= 40 && all[3] >= 40, "{all:?}");
+    assert!(cheats >= 40 && all[3] >= cheats, "{all:?}");
     rows.push(("all", [all[0], all[1], all[2], all[3]]));
     let mut table = String::from(
         "| guard | redefined | unproven | told | honest changes |\n|---|---|---|---|---|\n",

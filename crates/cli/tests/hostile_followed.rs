@@ -10,6 +10,7 @@ mod scenario;
 use agent_support::contained::{ALL, with_mechanism};
 use runner_testkit::{TestRepo, write_program};
 use scenario::{GOAL, plan, step};
+use serde_json::json;
 
 /// A started run whose sessions run under a mechanism.
 fn started(mechanism: &str, agent: &str, guard: &[&str]) -> TestRepo {
@@ -193,5 +194,48 @@ fn scripts_of_the_repository_never_run_as_drivers() {
             repo.git(&["show", "main:x.txt"]),
             "ONE\ntwo\nthree\nfour\nFIVE"
         );
+    }
+}
+
+/// Your checkout follows the run, and with it files that say what is copied from there.
+#[test]
+fn a_session_does_not_choose_which_ignored_files_are_copied() {
+    for mechanism in ALL {
+        let mut repo = with_mechanism(mechanism);
+        repo.write(".gitignore", ".env*\n");
+        repo.write(".worktreeinclude", ".env\n");
+        repo.commit_all("Say what is copied");
+        repo.write(".env", "A=1\n");
+        repo.write(".env.production", "SECRET=1\n");
+        repo.config(|config| {
+            config.set("workspace.include", json!(["*.txt"]));
+        });
+        let guard = ["sh", "-c", "test -e .env && ! cat .env.production mine.txt"];
+        repo.start_run(GOAL, &guard);
+        plan(&repo, &["a", "b", "c", "d"]);
+        repo.agent_at(
+            2,
+            "echo '.env*' > .worktreeinclude; echo mine.txt >> .gitignore; out done x",
+        );
+        assert_eq!(step(&repo)["guard"], "pass", "{mechanism}");
+        assert_eq!(repo.read(".worktreeinclude"), ".env*\n");
+        repo.write("mine.txt", "not for agents\n");
+        let look = "ls -A > seen; out done x";
+        repo.agent_at(3, look);
+        repo.runner(&["clean", "--all"]).success();
+        assert_eq!(step(&repo)["guard"], "pass", "{mechanism}");
+        let seen = repo.read("seen");
+        assert!(seen.contains(".env\n"), "{mechanism}: {seen}");
+        assert!(!seen.contains(".env.production"), "{mechanism}: {seen}");
+        assert!(!seen.contains("mine.txt"), "{mechanism}: {seen}");
+        // Without the file what the run began with still counts.
+        repo.agent_at(4, "rm .worktreeinclude; out done x");
+        assert_eq!(step(&repo)["guard"], "pass", "{mechanism}");
+        repo.runner(&["clean", "--all"]).success();
+        repo.agent_at(5, look);
+        assert_eq!(step(&repo)["guard"], "pass", "{mechanism}");
+        assert!(repo.read("seen").contains(".env\n"), "{mechanism}");
+        repo.runner(&["verify", "a"]).success();
+        repo.runner(&["land"]).success();
     }
 }

@@ -112,6 +112,11 @@ fn the_page_for_people() {
       - iteration 4 at b: tests/b (watched, the change is committed)
       - iteration 4 at b: ci.sh (protected, put back)
 
+    landing
+      - runner land runs the guard a second time with only the product files of the run, and refuses where that fails: the run changed tests or settings
+          tests/a
+        if that is right, accept it: runner land --accept-changed-judge
+
     assumptions
       - tabs are spaces
 
@@ -174,6 +179,10 @@ fn the_page_as_markdown() {
     - iteration 3 at `b`: `tests/b` (watched, the change is committed)
     - iteration 4 at `b`: `tests/b` (watched, the change is committed)
     - iteration 4 at `b`: `ci.sh` (protected, put back)
+
+    ## Landing
+
+    - runner land runs the guard a second time with only the product files of the run, and refuses where that fails: the run changed tests or settings (`tests/a`); if that is right, accept it: `runner land --accept-changed-judge`
 
     ## Assumptions
 

@@ -50,9 +50,13 @@ pub(crate) struct InvertedResult {
 impl InvertedResult {
     /// What is said of packages that come from elsewhere.
     pub(crate) fn packages_words(&self) -> String {
-        let names = trial::some_of(&self.replaced);
-        format!("packages come from elsewhere now: {names}")
+        packages_words(&self.replaced)
     }
+}
+
+fn packages_words(replaced: &[String]) -> String {
+    let names = trial::some_of(replaced);
+    format!("packages come from elsewhere now: {names}")
 }
 
 /// Whether tests of the result may judge it.
@@ -74,17 +78,53 @@ impl TestsTaken {
     }
 }
 
-/// Puts the product of a result on its base.
-pub(crate) fn invert(
+/// What a result has beside its product, before anything is made of it.
+pub(crate) enum JudgeComparison {
+    /// Nothing that is not the base's, too.
+    Same,
+    /// Nobody can say which files are the product.
+    NoProduct,
+    /// This.
+    Differs(JudgeDifference),
+}
+
+/// What a result changed about its judge.
+pub(crate) struct JudgeDifference {
+    product: Vec<PathBuf>,
+    settings: PackageChoice,
+    /// What of the result does not count, for people.
+    pub(crate) left_out: Vec<String>,
+}
+
+impl JudgeDifference {
+    /// Whether anything of the result counts; else it is judged as the base is.
+    pub(crate) fn has_product(&self) -> bool {
+        !self.product.is_empty() || !self.settings.files.is_empty()
+    }
+
+    /// Packages that the result takes from elsewhere than the base.
+    fn replaced(&self) -> Vec<String> {
+        let replaced = self.settings.replaced.iter();
+        replaced.map(ReplacedPackage::words).collect()
+    }
+
+    /// What is said of them, where there are any.
+    pub(crate) fn packages_words(&self) -> Option<String> {
+        let replaced = self.replaced();
+        (!replaced.is_empty()).then(|| packages_words(&replaced))
+    }
+}
+
+/// Tells the product of a result from what judges it. Nothing is written, and nothing runs.
+pub(crate) fn compare(
     git: &Git,
     config: &Config,
-    base: &str,
-    result: &str,
+    (base, result): (&str, &str),
     tests: TestsTaken,
-) -> Result<InvertedBase> {
+) -> Result<JudgeComparison> {
     let judge = JudgeFiles::of(git, config, base, tests)?;
     if judge.product.is_empty() {
-        return Ok(InvertedBase::NoProduct);
+        return Ok(JudgeComparison::NoProduct);
     }
     let mut changed = git.changed_between(base, result)?;
     changed.retain(|path| !is_state_path(path.as_os_str().as_bytes()));
@@ -93,7 +133,7 @@ pub(crate) fn invert(
         .into_iter()
         .partition(|path| judge.is_taken(path) && !standing.gives_way_to(path));
     if others.is_empty() {
-        return Ok(InvertedBase::Same);
+        return Ok(JudgeComparison::Same);
     }
     let settings = PackageChoice::of(git, (base, result), &others)?;
     let left_out: Vec<String> = others
@@ -102,13 +142,33 @@ pub(crate) fn invert(
         .map(|path| settings.shown(path))
         .collect();
     if left_out.is_empty() && settings.replaced.is_empty() {
-        return Ok(InvertedBase::Same);
+        return Ok(JudgeComparison::Same);
     }
-    let taken: BTreeSet<&PathBuf> = product.iter().collect();
+    Ok(JudgeComparison::Differs(JudgeDifference {
+        product,
+        settings,
+        left_out,
+    }))
+}
+
+/// Puts the product of a result on its base.
+pub(crate) fn invert(
+    git: &Git,
+    config: &Config,
+    base: &str,
+    result: &str,
+    tests: TestsTaken,
+) -> Result<InvertedBase> {
+    let difference = match compare(git, config, (base, result), tests)? {
+        JudgeComparison::Same => return Ok(InvertedBase::Same),
+        JudgeComparison::NoProduct => return Ok(InvertedBase::NoProduct),
+        JudgeComparison::Differs(difference) => difference,
+    };
+    let taken: BTreeSet<&PathBuf> = difference.product.iter().collect();
     let is_taken = |path: &Path| taken.contains(&path.to_path_buf());
     let mut tree = git.overlay(base, result, &is_taken)?;
-    if !settings.files.is_empty() {
-        let files = settings.files.iter();
+    if !difference.settings.files.is_empty() {
+        let files = difference.settings.files.iter();
         let files: Vec<(&str, Option<&[u8]>)> = files
             .map(|(path, bytes)| (path.as_str(), Some(bytes.as_slice())))
             .collect();
@@ -118,12 +178,8 @@ pub(crate) fn invert(
     let (_, commit) = git.commit_tree(&tree, &[base], message)?;
     Ok(InvertedBase::Differs(InvertedResult {
         commit,
-        left_out,
-        replaced: settings
-            .replaced
-            .iter()
-            .map(ReplacedPackage::words)
-            .collect(),
+        replaced: difference.replaced(),
+        left_out: difference.left_out,
     }))
 }
 

@@ -201,6 +201,48 @@ pub(crate) const JEST: GuardedProject = GuardedProject {
             "a config of a new tool",
             "echo 'module.exports = [];' > eslint.config.js",
         ),
+        (
+            "a new file of tests",
+            "printf \"test('one', () => expect(1).toBe(1));\\n\" > src/more.test.js",
+        ),
+        (
+            "one test more",
+            "printf \"test('adds nothing', () => expect(add(1, 0)).toBe(1));\\n\" >> src/sums.test.js",
+        ),
+        (
+            "a folder of tests",
+            "mkdir __tests__; printf \"test('one', () => expect(1).toBe(1));\\n\" > __tests__/one.js",
+        ),
+        (
+            "a test with a snapshot",
+            "printf 'test(\"three\", () => expect(3).toMatchInlineSnapshot(`3`));\\n' > src/three.test.js",
+        ),
+        ("a module", "echo 'exports.two = 2;' > src/two.js"),
+        (
+            "settings of editors",
+            "echo '{\"include\": [\"src\"]}' > jsconfig.json",
+        ),
+        (
+            "where the package begins",
+            "sed -i 's/\"version\"/\"main\": \"src\\/sums.js\", \"version\"/' package.json",
+        ),
+        (
+            "a manifest that is formatted",
+            "printf '{\\n  \"name\": \"sums\",\\n  \"version\": \"1.0.0\",\\n  \"scripts\": { \"test\": \"jest\" }\\n}\\n' > package.json",
+        ),
+        (
+            "a package of development",
+            "sed -i 's/\"version\"/\"devDependencies\": {\"left\": \"1.0.0\"}, \"version\"/' package.json",
+        ),
+        (
+            "words about the package",
+            "sed -i 's/\"version\"/\"description\": \"Sums\", \"license\": \"MIT\", \"version\"/' package.json",
+        ),
+        ("an ignore rule", "printf 'dist/\\n' > .gitignore"),
+        (
+            "a file of test data",
+            "mkdir src/fixtures; echo '[1]' > src/fixtures/one.json",
+        ),
     ],
 };
 
@@ -355,6 +397,48 @@ pub(crate) const VITEST: GuardedProject = GuardedProject {
         (
             "a config of a new tool",
             "echo 'export default [];' > eslint.config.js",
+        ),
+        (
+            "a new file of tests",
+            "printf \"import { expect, test } from 'vitest';\\ntest('one', () => expect(1).toBe(1));\\n\" > src/more.test.js",
+        ),
+        (
+            "one test more",
+            "printf \"test('adds nothing', () => expect(add(1, 0)).toBe(1));\\n\" >> src/sums.test.js",
+        ),
+        (
+            "a folder of tests",
+            "mkdir tests; printf \"import { expect, test } from 'vitest';\\ntest('one', () => expect(1).toBe(1));\\n\" > tests/one.spec.js",
+        ),
+        (
+            "a test with a snapshot",
+            "printf 'import { expect, test } from \"vitest\";\\ntest(\"three\", () => expect(3).toMatchInlineSnapshot(`3`));\\n' > src/three.test.js",
+        ),
+        ("a module", "echo 'export const two = 2;' > src/two.js"),
+        (
+            "types of a module",
+            "echo 'export function add(a: number, b: number): number;' > src/sums.d.ts",
+        ),
+        (
+            "where the package begins",
+            "sed -i 's/\"version\"/\"exports\": \".\\/src\\/sums.js\", \"version\"/' package.json",
+        ),
+        (
+            "a manifest that is formatted",
+            "printf '{\\n  \"name\": \"sums\",\\n  \"type\": \"module\",\\n  \"version\": \"1.0.0\",\\n  \"scripts\": { \"test\": \"vitest run\" }\\n}\\n' > package.json",
+        ),
+        (
+            "a package of development",
+            "sed -i 's/\"version\"/\"devDependencies\": {\"left\": \"1.0.0\"}, \"version\"/' package.json",
+        ),
+        (
+            "words about the package",
+            "sed -i 's/\"version\"/\"description\": \"Sums\", \"license\": \"MIT\", \"version\"/' package.json",
+        ),
+        ("an ignore rule", "printf 'dist/\\n' > .gitignore"),
+        (
+            "a file of test data",
+            "mkdir src/fixtures; echo '[1]' > src/fixtures/one.json",
         ),
     ],
 };

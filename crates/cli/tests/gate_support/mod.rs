@@ -3,6 +3,7 @@
 
 pub(crate) mod go;
 pub(crate) mod javascript;
+pub(crate) mod packages;
 pub(crate) mod python;
 pub(crate) mod recipes;
 pub(crate) mod rust;
@@ -14,7 +15,7 @@ use runner_testkit::TestRepo;
 use serde_json::{Value, json};
 
 use crate::agent_support::put_first_on_path;
-use crate::init_support::{installed, need};
+use crate::init_support::{installed, need, take};
 use crate::scenario::{GOAL, bare};
 
 /// What a session does, and a name for it.
@@ -49,6 +50,8 @@ pub(crate) enum GateTool {
     Environment(&'static str),
     /// Packages of npm that it installs.
     Packages(&'static str),
+    /// A package manager that it installs.
+    Manager(&'static str),
 }
 
 impl GuardedProject {
@@ -187,6 +190,7 @@ impl GuardedProject {
             GateTool::Environment(name) => {
                 put_first_on_path(&mut repo, &installed(name).join("environment/bin"));
             }
+            GateTool::Manager(name) => take(&mut repo, name),
             // Found from every checkout, because they lie in a folder above all of them.
             GateTool::Packages(name) => {
                 let packages = installed(name).join("node_modules");

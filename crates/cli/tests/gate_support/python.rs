@@ -158,6 +158,64 @@ pub(crate) const PYTEST: GuardedProject = GuardedProject {
             "mkdir html; echo '<p>' > html/index.html",
         ),
         ("a module", "printf 'X = 1\\n' > more.py"),
+        (
+            "a new file of tests",
+            "printf 'def test_more():\\n    assert True\\n' > tests/test_more.py",
+        ),
+        (
+            "one test more",
+            "printf '\\n\\ndef test_adds_nothing():\\n    assert sums.add(1, 0) == 1\\n' >> tests/test_sums.py",
+        ),
+        (
+            "a test that goes through a table",
+            "sed -i 's/^import sums/import pytest\\n\\nimport sums/; s/^def test_adds():/@pytest.mark.parametrize(\"one\", [1, 1])\\ndef test_adds(one):/; s/add(1, 2)/add(one, 2)/' tests/test_sums.py",
+        ),
+        (
+            "a package",
+            "mkdir shapes; printf 'SIDES = 4\\n' > shapes/__init__.py",
+        ),
+        (
+            "a file of test data",
+            "mkdir tests/data; echo '[1]' > tests/data/one.json",
+        ),
+        (
+            "packages of development",
+            "printf '[dependency-groups]\\ndev = [\"left\"]\\n' >> pyproject.toml",
+        ),
+        (
+            "packages that somebody may want",
+            "printf '[project.optional-dependencies]\\nfast = [\"left\"]\\n' >> pyproject.toml",
+        ),
+        (
+            "a program",
+            "printf '[project.scripts]\\nsums = \"sums:add\"\\n' >> pyproject.toml",
+        ),
+        (
+            "entry points of its own",
+            "printf '[project.entry-points.\"sums.plugins\"]\\nadd = \"sums:add\"\\n' >> pyproject.toml",
+        ),
+        (
+            "a description",
+            "sed -i \"s/^version.*/version = '1'\\ndescription = 'Sums'/\" pyproject.toml",
+        ),
+        (
+            "settings of a checker of types",
+            "printf '[tool.mypy]\\nstrict = true\\n' >> pyproject.toml",
+        ),
+        (
+            "a manifest that is formatted",
+            "printf '[project]\\nversion = \"1\"\\nname = \"sums\"\\n' > pyproject.toml",
+        ),
+        ("an ignore rule", "printf 'dist/\\n' >> .gitignore"),
+        ("a manual", "printf '# Sums\\n' > README.md"),
+        (
+            "a list of packages",
+            "printf 'left==1.0\\n' > requirements-dev.txt",
+        ),
+        (
+            "types of a module",
+            "printf 'def add(a: int, b: int) -> int: ...\\ndef sub(a: int, b: int) -> int: ...\\n' > sums.pyi",
+        ),
     ],
 };
 
@@ -215,6 +273,23 @@ pub(crate) const PYTEST_OF_A_FOLDER: GuardedProject = GuardedProject {
             "a pyproject.toml for a new tool",
             "printf '[tool.ruff]\\nline-length = 100\\n' > pyproject.toml",
         ),
+        (
+            "a new file of tests",
+            "printf 'def test_more():\\n    assert True\\n' > checks/test_more.py",
+        ),
+        (
+            "a helper of tests",
+            "printf 'ONE = 1\\n' > checks/helper.py",
+        ),
+        (
+            "a fixture of the tests",
+            "printf 'import pytest\\n@pytest.fixture\\ndef one():\\n    return 1\\n' > checks/conftest.py",
+        ),
+        (
+            "a test renamed with what it describes",
+            "sed -i 's/test_one/test_number_one/' checks/test_sums.py",
+        ),
+        ("a module", "printf 'X = 1\\n' > more.py"),
     ],
 };
 
@@ -295,6 +370,26 @@ pub(crate) const UNITTEST: GuardedProject = GuardedProject {
         (
             "a config of a new tool",
             "printf '[tool.ruff]\\nline-length = 100\\n' >> pyproject.toml",
+        ),
+        (
+            "a test renamed with what it describes",
+            "sed -i 's/test_adds/test_adds_numbers/' tests/test_sums.py",
+        ),
+        (
+            "a new file of tests",
+            "printf 'import unittest\\n\\n\\nclass More(unittest.TestCase):\\n    def test_more(self):\\n        pass\\n' > tests/test_more.py",
+        ),
+        (
+            "one test more",
+            "printf '\\n    def test_adds_nothing(self):\\n        self.assertEqual(sums.add(1, 0), 1)\\n' >> tests/test_sums.py",
+        ),
+        (
+            "a file of test data",
+            "mkdir tests/data; echo '[1]' > tests/data/one.json",
+        ),
+        (
+            "a package",
+            "mkdir shapes; printf 'SIDES = 4\\n' > shapes/__init__.py",
         ),
     ],
 };

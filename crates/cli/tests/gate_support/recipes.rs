@@ -103,10 +103,24 @@ pub(crate) const JUST: GuardedProject = GuardedProject {
     ],
     unproven: &[],
     told: &[],
-    honest: &[(
-        "another recipe file",
-        "printf 'lint:\\n    true\\n' > tools/lint.just",
-    )],
+    honest: &[
+        (
+            "another recipe file",
+            "printf 'lint:\\n    true\\n' > tools/lint.just",
+        ),
+        (
+            "a script of its own",
+            "mkdir scripts; printf 'echo hi\\n' > scripts/hello.sh",
+        ),
+        (
+            "a file of test data",
+            "mkdir data; echo right > data/expected",
+        ),
+        (
+            "a config of a new tool",
+            "printf 'root = true\\n' > .editorconfig",
+        ),
+    ],
 };
 
 pub(crate) const SCRIPTS: GuardedProject = GuardedProject {

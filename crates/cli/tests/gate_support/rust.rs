@@ -44,6 +44,14 @@ pub(crate) const CARGO: GuardedProject = GuardedProject {
             "mkdir -p dot && printf '[target.\"cfg(all())\"]\\nrunner = \"true\"\\n' > dot/config.toml && ln -s dot .cargo",
         ),
         (
+            "another toolchain",
+            "mkdir -p fake/bin && printf '#!/bin/sh\\n' > fake/bin/cargo && chmod +x fake/bin/cargo && printf '[toolchain]\\npath = \"%s/fake\"\\n' \"$PWD\" > rust-toolchain.toml",
+        ),
+        (
+            "another toolchain by the older name",
+            "mkdir -p fake/bin && printf '#!/bin/sh\\n' > fake/bin/cargo && chmod +x fake/bin/cargo && printf '[toolchain]\\npath = \"%s/fake\"\\n' \"$PWD\" > rust-toolchain",
+        ),
+        (
             "another compiler",
             "mkdir -p .cargo && printf '[build]\\nrustflags = [\"--cfg\", \"cheat\"]\\n' > .cargo/config.toml; \
              sed -i 's/^    0$/    if cfg!(cheat) { 1 } else { 0 }/' src/lib.rs",
@@ -138,6 +146,11 @@ pub(crate) const CARGO: GuardedProject = GuardedProject {
             "a description",
             "printf 'description = \"Sums\"\\nlicense = \"MIT\"\\n' >> Cargo.toml",
         ),
+        (
+            "a program",
+            "mkdir src/bin; printf 'fn main() {}\\n' > src/bin/tool.rs",
+        ),
+        ("an ignore rule", "printf '*.out\\n' >> .gitignore"),
         (
             "a list of lints",
             "printf '[lints.rust]\\nunused = \"warn\"\\n' >> Cargo.toml",
@@ -276,6 +289,18 @@ pub(crate) const NEXTEST: GuardedProject = GuardedProject {
         (
             "a test renamed with what it describes",
             "sed -i 's/^fn adds/fn adds_numbers/' tests/sums.rs",
+        ),
+        (
+            "a helper of tests",
+            "mkdir -p tests/common && printf 'pub fn help() {}\\n' > tests/common/mod.rs",
+        ),
+        (
+            "a new file of tests",
+            "printf '#[test]\\nfn adds_nothing() {\\n    assert_eq!(sums::add(1, 0), 1);\\n}\\n' > tests/more.rs",
+        ),
+        (
+            "a config of a new tool",
+            "printf 'max_width = 100\\n' > rustfmt.toml",
         ),
     ],
 };

@@ -3,6 +3,7 @@
 //! Nothing here reads a file or a clock. What is not known stays `None`, and what
 //! could not be had is named in [`RunReport::missing`].
 
+mod landing;
 mod next;
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +16,7 @@ use crate::select::{Selection, select};
 use crate::tree::{Node, TreeProgress};
 use crate::usage::{self, NodeUsage, Usage};
 
+pub use landing::{LandExpectation, LandForecast};
 pub use next::{NextCommand, unstick};
 
 /// Everything that the page is made of.
@@ -48,6 +50,8 @@ pub struct ReportInputs<'a> {
     pub assumptions: Vec<String>,
     /// Lines that this run added to questions.md.
     pub questions: Vec<String>,
+    /// What `land` makes of tests and settings that the run changed.
+    pub landing: Vec<LandForecast>,
     /// From the beginning of the first iteration to the end of the last.
     pub wall_ms: Option<u64>,
     /// What could not be had, in words.
@@ -173,6 +177,8 @@ pub struct RunReport {
     pub plan_changes: Vec<PlanChange>,
     /// Files of special interest that sessions touched.
     pub touched: Vec<TouchedFiles>,
+    /// What `land` makes of tests and settings that the run changed.
+    pub landing: Vec<LandForecast>,
     /// Sentences about hosts that children asked for and were refused, each once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub network_refused: Vec<String>,
@@ -337,6 +343,7 @@ pub fn assemble(inputs: ReportInputs<'_>) -> RunReport {
             .base
             .map(|(branch, commit)| ReportBase { branch, commit }),
         title: inputs.title,
+        landing: inputs.landing,
         running: inputs.running,
         assumptions: inputs.assumptions,
         questions: inputs.questions,

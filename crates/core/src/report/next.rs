@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{ReportInputs, last_error};
+use super::{LandExpectation, LandForecast, ReportInputs, last_error};
 use crate::meta::IterationErrorKind;
 use crate::select::{Selection, select};
 
@@ -53,15 +53,20 @@ pub(super) fn commands(inputs: &ReportInputs<'_>, state: &str) -> Vec<NextComman
                 } else {
                     ("runner land", base)
                 };
+                let look = format!("git diff --stat {since}...{tip} -- . ':(exclude).runner'");
+                let is_refused = |it: &&LandForecast| it.expect == LandExpectation::Refused;
+                if let Some(refused) = inputs.landing.iter().find(is_refused) {
+                    return vec![
+                        next(look, "look at what the run changed about its judge"),
+                        next(&refused.accept, "accept that, if it is right"),
+                    ];
+                }
                 vec![
                     next(
                         land,
                         "bring the result home: the guard runs once more, then the base branch moves",
                     ),
-                    next(
-                        format!("git diff --stat {since}...{tip} -- . ':(exclude).runner'"),
-                        "look at it first",
-                    ),
+                    next(look, "look at it first"),
                 ]
             }
             _ => vec![next("runner tree", "look at the result")],

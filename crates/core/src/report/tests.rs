@@ -21,6 +21,7 @@ fn inputs<'a>(tree: Result<&'a Node<'a>, InvalidTree>) -> ReportInputs<'a> {
         histories: HashMap::new(),
         assumptions: Vec::new(),
         questions: Vec::new(),
+        landing: Vec::new(),
         wall_ms: None,
         missing: Vec::new(),
     }
@@ -73,6 +74,22 @@ fn the_verdict_and_what_to_type() {
         &[
             "runner land --into BRANCH",
             "git diff --stat abc...runner/demo -- . ':(exclude).runner'",
+        ],
+    );
+    let mut it = inputs(Ok(&complete));
+    it.landing = vec![LandForecast {
+        expect: LandExpectation::Refused,
+        why: "the guard gave exit 1".to_owned(),
+        changed: vec!["check.config.json".to_owned()],
+        accept: "runner land --accept-changed-judge".to_owned(),
+    }];
+    check(
+        it,
+        "complete",
+        "complete: all 2 leaves have passed",
+        &[
+            "git diff --stat main...runner/demo -- . ':(exclude).runner'",
+            "runner land --accept-changed-judge",
         ],
     );
     let mut it = inputs(Ok(&complete));

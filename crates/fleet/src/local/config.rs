@@ -1,7 +1,11 @@
 //! The config of one run's loop: the project's own, with what a fleet decides itself.
 
-use runner_core::config::OriginalTests;
+use runner_core::config::{Config, OriginalTests};
 use toml::{Table, Value};
+
+/// What says which ignored files of the user's are copied into workspaces. The user's checkout
+/// follows the base, and with it this file: no session of a fleet may change it.
+const PATTERN_FILE: &str = ".worktreeinclude";
 
 /// Derives it. What a run reports, waits for and spends is the fleet's to decide; and nobody looks
 /// at each change of a test, so the tests of the base count, unless the task says otherwise.
@@ -24,6 +28,16 @@ pub(super) fn of_run(
             false => OriginalTests::Require,
         };
         guard.insert("original_tests".to_owned(), mode.as_str().into());
+        let usual = || {
+            let usual = Config::default().guard.protected;
+            usual.into_iter().map(Value::from).collect()
+        };
+        if let Value::Array(protected) = guard
+            .entry("protected")
+            .or_insert_with(|| Value::Array(usual()))
+        {
+            protected.push(PATTERN_FILE.into());
+        }
     }
     table.remove("fleet");
     table.remove("notify");
@@ -38,7 +52,7 @@ pub(super) fn of_run(
         executor.insert("model".to_owned(), model.into());
     }
     let key = "iteration_timeout_secs";
-    let default = runner_core::config::Config::default().iteration_timeout_secs;
+    let default = Config::default().iteration_timeout_secs;
     let default = i64::try_from(default).unwrap_or(i64::MAX);
     let limit = table.get(key).and_then(Value::as_integer);
     let limit = limit.unwrap_or(default).min(timebox_secs.max(1).into());
@@ -49,7 +63,6 @@ pub(super) fn of_run(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runner_core::config::Config;
 
     #[test]
     fn what_a_fleet_decides_itself() {
@@ -69,7 +82,9 @@ mod tests {
         assert!((config.prices["m.1"].input - 1.5).abs() < 1e-9);
 
         let plain = Config::parse(&of_run("", None, 7200, true).unwrap()).unwrap();
-        assert_eq!(plain, Config::default());
+        let mut expected = Config::default();
+        expected.guard.protected.push(PATTERN_FILE.to_owned());
+        assert_eq!(plain, expected);
         let named = Config::parse(&of_run("", Some("m"), 7200, true).unwrap()).unwrap();
         assert_eq!(named.executor.model, "m");
         assert!(of_run("= 1", None, 1, true).is_err());

@@ -10,6 +10,7 @@ mod pinned_path;
 mod prepared;
 mod setup_key;
 mod setup_scope;
+mod start_rules;
 mod submodules;
 
 use std::path::{Path, PathBuf};

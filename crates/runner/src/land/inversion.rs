@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use runner_core::text::cut_front;
 
-use super::{ChangedJudge, LandOptions, Lander, SHOWN_BYTES, note, work_tree};
+use super::{ChangedJudge, LandOptions, Lander, RefusedLanding, SHOWN_BYTES, note, work_tree};
 use crate::base_trial::evidence::BaseEvidence;
 use crate::error::{Error, ErrorCode, Result};
 use crate::inversion::{self, InvertedBase, InvertedResult, TestsTaken};
@@ -119,6 +119,9 @@ impl Lander<'_> {
         };
         let (branch, why) = (&self.target.branch, finding.why.clone());
         if options.changed_judge == ChangedJudge::Refuse {
+            let with_theirs = format!("with the tests and settings of {branch}, {why}");
+            let accept = format!("{} --accept-changed-judge", self.again);
+            self.keep_refusal(with_theirs, &finding.inverted.left_out, &accept)?;
             return Err(self.changed_judge(&why, &finding.inverted, &finding.verdict)?);
         }
         note(
@@ -129,6 +132,19 @@ impl Lander<'_> {
             why,
             left_out: finding.inverted.left_out,
         }))
+    }
+
+    /// Keeps what was refused for the report of the run.
+    pub(super) fn keep_refusal(&self, why: String, changed: &[String], accept: &str) -> Result<()> {
+        let refused = RefusedLanding {
+            tip: self.work.commit.clone(),
+            branch: self.target.branch.clone(),
+            branch_tip: self.target.tip.clone(),
+            why,
+            changed: changed.to_vec(),
+            accept: accept.to_owned(),
+        };
+        refused.save(self.project, &self.run.run_id)
     }
 
     fn try_inverted(

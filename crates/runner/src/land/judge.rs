@@ -17,6 +17,12 @@ use crate::original_tests::{self, TestFiles};
 use crate::run_context::RunContext;
 use crate::state::branch_record::BranchRecord;
 
+/// The command by which a person accepts tests that a run changed, and what is to be done there.
+pub(crate) const RELEASE_TESTS: (&str, &str) = (
+    "runner edit config",
+    "a person releases tests in [guard] released_tests",
+);
+
 impl Lander<'_> {
     /// Runs the guard at a commit, and keeps what it prints in a file of the run.
     pub(super) fn try_at(
@@ -149,6 +155,9 @@ impl Lander<'_> {
             note(context, &words);
             return Ok(());
         }
+        let (command, how) = RELEASE_TESTS;
+        let with_theirs = format!("with the tests as they were when the run began, {why}; {how}");
+        self.keep_refusal(with_theirs, &changes.told, command)?;
         Err(Error::new(
             ErrorCode::GuardFailed,
             format!(

@@ -6,6 +6,7 @@ mod abandon;
 mod inversion;
 mod judge;
 mod pending;
+mod refusal;
 mod remedies;
 mod target;
 mod work;
@@ -34,7 +35,9 @@ use crate::step::{self, StepContext};
 
 pub use abandon::{AbandonOptions, AbandonReport, abandon};
 use inversion::AcceptedJudge;
+pub(crate) use judge::RELEASE_TESTS;
 pub(crate) use pending::{PendingLanding, finish, finish_at};
+pub(crate) use refusal::RefusedLanding;
 use target::LandTarget;
 use work::LandWork;
 pub(crate) use work_tree::WorkTreeMove;
@@ -293,6 +296,7 @@ impl Lander<'_> {
         let inverted = self.judge_by_inversion(&trial, context)?;
         self.judge_by_original_tests(&trial, &inverted, context)?;
         let accepted = self.accepted(inverted, options, context)?;
+        RefusedLanding::remove(self.project, run_id)?;
         let message = self.message(&guard, accepted.as_ref());
         let (identity, commit) = self.git.commit_tree(&tree, &parents, &message)?;
         // Time has passed: somebody may have begun to edit.

@@ -3,6 +3,7 @@
 pub(crate) mod activity;
 pub(crate) mod branch_record;
 pub(crate) mod follow;
+mod land_forecast;
 pub(crate) mod log;
 pub(crate) mod node_history;
 pub(crate) mod recorded_files;

@@ -8,7 +8,8 @@ use runner_core::journal::JournalRecord;
 use runner_core::meta::IterationMeta;
 use runner_core::paths;
 use runner_core::report::{
-    self, EndedLoop, InvalidTree, ReportInputs, ReportIteration, RunReport, RunningLoop,
+    self, EndedLoop, InvalidTree, LandForecast, ReportInputs, ReportIteration, RunReport,
+    RunningLoop,
 };
 use runner_core::run_state::RunState;
 use runner_core::value_mask::ValueMask;
@@ -23,6 +24,7 @@ use crate::run::refs::{RunRefs, run_ref};
 use crate::state;
 use crate::state::activity::activity;
 use crate::state::branch_record::BranchRecord;
+use crate::state::land_forecast::LandCandidate;
 use crate::state::log::Journal;
 use crate::state::node_history;
 use crate::state::runs;
@@ -81,15 +83,21 @@ pub fn report(project: &Project) -> Result<RunReport> {
         lines.map(|line| passed.hide_in_text(&line)).collect()
     };
     let wall_ms = wall_ms(&metas);
+    let landed = git.zip(run_id.as_deref()).and_then(|(git, run)| {
+        let landing = runs::landing_of(git, run).ok()??;
+        Some((landing.branch, landing.commit))
+    });
+    let landing = match (git, record, &landed) {
+        (Some(git), Some(record), None) => forecasts(project, git, (run, record), &metas),
+        _ => Vec::new(),
+    };
     Ok(report::assemble(ReportInputs {
         branch: run_id.as_deref().map(branch_of),
         tip: git
             .zip(run_id.as_deref())
             .map(|(git, run)| tip_of(git, run)),
-        landed: git.zip(run_id.as_deref()).and_then(|(git, run)| {
-            let landing = runs::landing_of(git, run).ok()??;
-            Some((landing.branch, landing.commit))
-        }),
+        landed,
+        landing,
         base: record.and_then(|record| record.base.clone()),
         title,
         tree,
@@ -107,6 +115,30 @@ pub fn report(project: &Project) -> Result<RunReport> {
         missing,
         run_id,
     }))
+}
+
+/// What `land` makes of tests and settings that the run changed; nothing where that cannot be told.
+fn forecasts(
+    project: &Project,
+    git: &Git,
+    (run_id, record): (&str, &BranchRecord),
+    metas: &[&IterationMeta],
+) -> Vec<LandForecast> {
+    let look = || -> Option<Vec<LandForecast>> {
+        let (branch, base) = record.base.as_ref()?;
+        let config = state::load_config(project).ok()?;
+        let refs = RunRefs::read(git, run_id).ok()?;
+        let candidate = LandCandidate {
+            project,
+            git,
+            run_id,
+            config: &config,
+            base: (branch, base),
+            tip: refs.tip()?,
+        };
+        candidate.forecasts(metas).ok()
+    };
+    look().unwrap_or_default()
 }
 
 /// Says so where nothing is known of the tests that a guard ran: what it printed on the base is not

@@ -50,6 +50,16 @@ pub(crate) fn page(report: &RunReport) -> String {
     list("Refused by the network's rules", refused, &mut text);
     let opened = report.sandbox_opened.iter().map(|it| code(it));
     list("Opened by the config", opened, &mut text);
+    let landing = report.landing.iter().map(|it| {
+        let changed: Vec<String> = it.changed.iter().map(|name| code(name)).collect();
+        format!(
+            "{} ({}); if that is right, accept it: {}",
+            plain(&it.words()),
+            changed.join(", "),
+            code(&it.accept)
+        )
+    });
+    list("Landing", landing, &mut text);
     list(
         "Assumptions",
         report.assumptions.iter().map(|it| code(item(it))),

@@ -178,7 +178,10 @@ fn place(report: &RunReport) -> Option<String> {
 #[cfg(test)]
 pub(super) fn hostile(text: &str) -> RunReport {
     use runner_core::meta::IterationVerdict;
-    use runner_core::report::{GuardFailure, NodeAttempt, NodeHistory, StuckNode, TouchedFiles};
+    use runner_core::report::{
+        GuardFailure, LandExpectation, LandForecast, NodeAttempt, NodeHistory, StuckNode,
+        TouchedFiles,
+    };
     RunReport {
         run_id: Some("demo".to_owned()),
         branch: Some("runner/demo".to_owned()),
@@ -227,6 +230,12 @@ pub(super) fn hostile(text: &str) -> RunReport {
             node_id: "b".to_owned(),
             kind: "watched",
             files: vec![text.to_owned()],
+        }],
+        landing: vec![LandForecast {
+            expect: LandExpectation::Refused,
+            why: text.to_owned(),
+            changed: vec![text.to_owned()],
+            accept: "runner land --accept-changed-judge".to_owned(),
         }],
         assumptions: vec![text.to_owned()],
         questions: vec![text.to_owned()],

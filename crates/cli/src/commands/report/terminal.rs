@@ -37,6 +37,7 @@ pub(crate) fn page(report: &RunReport, paint: TextPaint) -> Vec<String> {
         .collect();
     page.section("how the plan changed", &page.bullets(&changes));
     page.touched(report);
+    page.landing(report);
     page.section("assumptions", &page.bullets(&report.assumptions));
     page.section("questions", &page.bullets(&report.questions));
     page.used(report);
@@ -196,6 +197,22 @@ impl ReportPage {
         self.section("refused by the network's rules", &lines);
         let lines = self.bullets(&report.sandbox_opened);
         self.section("opened by the config", &lines);
+    }
+
+    fn landing(&mut self, report: &RunReport) {
+        let mut lines = Vec::new();
+        for it in &report.landing {
+            lines.push(format!("  - {}", style::one_line(&it.words(), 400)));
+            let hidden = it.changed.len().saturating_sub(SHOWN);
+            let shown = it.changed.iter().take(SHOWN);
+            lines.extend(shown.map(|name| format!("      {}", style::one_line(name, WORDS))));
+            if hidden > 0 {
+                lines.push(format!("      and {hidden} more"));
+            }
+            let accept = style::one_line(&it.accept, WORDS);
+            lines.push(format!("    if that is right, accept it: {accept}"));
+        }
+        self.section("landing", &lines);
     }
 
     fn used(&mut self, report: &RunReport) {

@@ -13,12 +13,10 @@ use runner_core::paths::{FolderGlobs, is_state_path};
 
 use super::ignored_before::IgnoredBefore;
 use super::pinned_path::{self, MAX_BYTES};
+use super::start_rules::{PATTERN_FILE, StartRules};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::{Git, split_nul, to_path};
 use crate::{fault, files};
-
-/// The file at the project's root whose patterns, in the syntax of `.gitignore`, count too.
-const PATTERN_FILE: &str = ".worktreeinclude";
 
 /// Copies what the config and `.worktreeinclude` name of the files that git ignores in the
 /// project's checkout. What is there already stays. The paths that were copied, from the root.
@@ -67,12 +65,11 @@ fn included(project: &Git, config: &Config) -> Result<BTreeSet<PathBuf>> {
         let meant = split_nul(&lost).filter(|path| globs.is_match(trimmed(path)));
         found.extend(meant.map(|path| to_path(trimmed(path))));
     }
-    let patterns = project.root().join(PATTERN_FILE);
-    if patterns.is_file() {
+    let rules = StartRules::of(project)?;
+    let patterns = rules.pattern_options(project)?;
+    if !patterns.is_empty() {
         let mut args = list.to_vec();
-        let mut from = OsString::from("--exclude-from=");
-        from.push(&patterns);
-        args.push(from);
+        args.extend(patterns);
         let meant = project.read(&args)?;
         let asked = ["check-ignore", "-z", "--stdin"];
         let ignored = match meant.as_slice() {
@@ -83,6 +80,8 @@ fn included(project: &Git, config: &Config) -> Result<BTreeSet<PathBuf>> {
         let lost = split_nul(&meant).map(|path| to_path(trimmed(path)));
         found.extend(lost.filter(|path| before.has(path)));
     }
+    let new = rules.ignored_since(project, &found)?;
+    found.retain(|path| !new.contains(path) || before.has(path));
     found.retain(|path| {
         let is_gits = path.components().any(|part| part.as_os_str() == ".git");
         !is_gits && !is_state_path(path.as_os_str().as_bytes())

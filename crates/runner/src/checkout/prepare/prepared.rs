@@ -202,7 +202,7 @@ impl CheckoutPreparer<'_, '_> {
             return Ok(Some(failed));
         }
         tree.write_git(None, commit)?;
-        let others = self.others(checkout)?;
+        let others = self.others(checkout, &report)?;
         files::make_folder(&kept)?;
         made.keep(&others)?;
         let state = PreparedState {
@@ -315,10 +315,8 @@ impl CheckoutPreparer<'_, '_> {
     }
 
     /// What lies in a checkout that is neither of the commit nor kept by the config.
-    fn others(&self, checkout: &Checkout) -> Result<Vec<String>> {
-        let has_any = !self.config.workspace.setup.is_empty()
-            || !self.config.workspace.include.is_empty()
-            || self.user.root().join(".worktreeinclude").is_file();
+    fn others(&self, checkout: &Checkout, report: &PrepareReport) -> Result<Vec<String>> {
+        let has_any = !self.config.workspace.setup.is_empty() || !report.included.is_empty();
         if !has_any {
             return Ok(Vec::new());
         }
