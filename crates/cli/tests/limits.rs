@@ -394,6 +394,35 @@ test -z "$(find "$XDG_STATE_HOME" -name big)" || fail 'not swept'
     }
 }
 
+/// What sessions cache is no part of a workspace, but whoever fills a disk with it is ended all the
+/// same.
+#[test]
+fn whoever_fills_a_small_disk_with_caches_is_ended_and_they_are_swept() {
+    for mechanism in ALL {
+        let mut repo = on_small_disk(mechanism);
+        repo.agent("echo x > x; out done fine");
+        repo.agent_at(
+            1,
+            "head -c 72M /dev/zero > \"$npm_config_cache/big\"; sleep 1000",
+        );
+        repo.start_run(GOAL, &["true"]);
+        let script = r#"
+"$RUNNER" loop --json > "$log" 2>&1 || fail 'the loop'
+says '"resources"'
+says 'the session filled it most, by [5-9][0-9] MiB, [5-9][0-9] MiB of it in .*/caches/sessions/npm'
+test -z "$(find "$XDG_STATE_HOME" -name big)" || fail 'not swept'
+"#;
+        let Some(run) = on_a_small_disk(&repo, script) else {
+            return;
+        };
+        assert!(
+            run.stdout.contains("ALL GOOD"),
+            "{mechanism}: {}",
+            run.describe()
+        );
+    }
+}
+
 #[test]
 fn on_a_full_disk_the_loop_waits_and_tells_and_goes_on_when_there_is_room() {
     let mut repo = on_small_disk("bubblewrap");

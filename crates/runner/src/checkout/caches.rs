@@ -229,6 +229,18 @@ impl ProjectCaches {
         Ok(removed)
     }
 
+    /// Removes what sessions have cached, for the room that it takes. While a child uses any of
+    /// the caches, nothing happens.
+    pub(crate) fn forget_sessions(&self) -> Result<()> {
+        if !self.folder.is_dir() {
+            return Ok(());
+        }
+        let Ok(_alone) = self.lock(FlockOperation::NonBlockingLockExclusive) else {
+            return Ok(());
+        };
+        Ok(file_image::remove_closed(&self.folder.join(SESSIONS))?)
+    }
+
     fn lock(&self, how: FlockOperation) -> Result<File> {
         files::make_folder(&self.folder)?;
         let file = open_lock(&self.folder.join("lock"))?;
@@ -362,6 +374,8 @@ mod tests {
         }
         let in_use = caches.shrink(0, false).unwrap();
         assert!(in_use.is_empty(), "{in_use:?}");
+        caches.forget_sessions().unwrap();
+        assert!(session.folder.exists());
         let folder = session.folder.clone();
         drop(session);
         let limit = 250_000;
@@ -374,5 +388,7 @@ mod tests {
         caches.shrink(limit, false).unwrap();
         assert!(!folder.join("npm").exists());
         assert!(folder.join("uv/x").exists());
+        caches.forget_sessions().unwrap();
+        assert!(!folder.exists());
     }
 }

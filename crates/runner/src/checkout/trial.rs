@@ -276,7 +276,7 @@ fn run_command(
         limit_secs: command.limit.as_secs(),
     });
     let written = contained.held.written_in(folder);
-    let mut limits = LimitWatch::begin(config, command.kind, &written);
+    let mut limits = LimitWatch::begin(config, command.kind, written);
     let cap = config.guard_output_limit_bytes;
     let watched = CaptureOptions {
         cap,

@@ -175,7 +175,7 @@ fn ask(
     };
     let cap = usize::try_from(config.executor_output_limit_bytes).unwrap_or(usize::MAX);
     let written = contained.held.written_in(checkout.path());
-    let limits = LimitWatch::begin(config, ChildKind::Session, &written);
+    let limits = LimitWatch::begin(config, ChildKind::Session, written);
     let mut heard = SessionOutput::new(cap, limits);
     let mask = passed_values(config);
     let mut masked = MaskedSink::new(&mut heard, &mask);

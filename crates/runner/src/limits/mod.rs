@@ -78,6 +78,15 @@ impl LimitBreach {
     }
 }
 
+/// Where a child writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WrittenFolders {
+    /// The folder in which it works, its temp folder, and what else it has alone.
+    pub(crate) own: Vec<PathBuf>,
+    /// What others write to as well: caches. What is in them counts only where the disk is full.
+    pub(crate) shared: Vec<PathBuf>,
+}
+
 /// Watches over one child, from before it starts until it has ended.
 #[derive(Debug)]
 pub(crate) struct LimitWatch {
@@ -88,6 +97,8 @@ pub(crate) struct LimitWatch {
     supervisor: Option<u32>,
     group: Option<ChildGroup>,
     growth: FolderGrowth,
+    /// Of the folders that others write to as well.
+    shared_growth: FolderGrowth,
     folders: Vec<PathBuf>,
     entry: Option<RegisteredChild>,
     figures: ChildFigures,
@@ -102,12 +113,13 @@ pub(crate) struct LimitWatch {
 }
 
 impl LimitWatch {
-    /// For a child that is about to begin and writes to these folders, first of all its workspace.
-    pub(crate) fn begin(config: &Config, kind: ChildKind, folders: &[PathBuf]) -> Self {
+    /// For a child that is about to begin and writes to these folders.
+    pub(crate) fn begin(config: &Config, kind: ChildKind, written: WrittenFolders) -> Self {
         let limits = config.sandbox.limits.clone();
         let memory_limit = limits.memory.bytes(machine_memory());
-        let folders = folders.to_vec();
-        let growth = FolderGrowth::begin(&folders, file_clock());
+        let clock = file_clock();
+        let growth = FolderGrowth::begin(&written.own, clock);
+        let shared_growth = FolderGrowth::begin(&written.shared, clock);
         let now = Instant::now();
         LimitWatch {
             memory_limit,
@@ -125,7 +137,8 @@ impl LimitWatch {
                 ..ChildFigures::default()
             },
             growth,
-            folders,
+            shared_growth,
+            folders: written.own,
             entry: None,
             shared_memory: meminfo("Shmem:").unwrap_or(0),
             held_next: now,
@@ -322,6 +335,10 @@ impl LimitWatch {
             self.full_since = None;
             return None;
         };
+        self.shared_growth.look(limit, is_full);
+        let grown = grown + self.shared_growth.bytes();
+        self.figures.growth = grown;
+        self.figures.is_measured &= self.shared_growth.is_measured;
         let since = *self.full_since.get_or_insert(now);
         let is_late = now.duration_since(since) >= LATE;
         let device = self.figures.device;
@@ -375,7 +392,9 @@ impl LimitWatch {
     }
 
     fn largest_part(&self) -> String {
-        let Some((part, bytes)) = self.growth.largest_part() else {
+        let shared = self.shared_growth.largest_part();
+        let parts = self.growth.largest_part().into_iter().chain(shared);
+        let Some((part, bytes)) = parts.max_by_key(|(_, bytes)| *bytes) else {
             return ", in files that are deleted and still open".to_owned();
         };
         let name = match self.folders.iter().position(|it| part.starts_with(it)) {

@@ -160,7 +160,7 @@ pub(super) fn run_agent(
         backend.program().is_some(),
     );
     let written = contained.held.written_in(checkout.path());
-    let mut limits = LimitWatch::begin(config, ChildKind::Session, &written);
+    let mut limits = LimitWatch::begin(config, ChildKind::Session, written);
     let watched = (&spec, &mut limits);
     let (report, log) = child::run(
         context,

@@ -15,6 +15,7 @@ use crate::checkout::caches::{CacheRequest, ChildCaches};
 use crate::checkout::home_view::{self, HomeView};
 use crate::checkout::temp_folder::TempFolder;
 use crate::error::{Error, ErrorCode, Result};
+use crate::limits::WrittenFolders;
 use crate::step::environment;
 use crate::step::hidden_paths::ReadingInput;
 use crate::step::network::{ChildNetwork, NetworkInput, NetworkSupport, RefusedHosts};
@@ -81,13 +82,19 @@ pub(crate) struct HeldFolders {
 }
 
 impl HeldFolders {
-    /// Where the child writes, beside what others write to as well: first the folder in which it
-    /// works, then its temp folder.
-    pub(crate) fn written_in(&self, folder: &Path) -> Vec<PathBuf> {
-        let mut folders = vec![folder.to_owned(), self.temp.path().to_owned()];
-        folders.push(self.temp.beside("home"));
-        folders.extend(self.caches.as_ref().and_then(ChildCaches::own_folder));
-        folders
+    /// Where the child writes, if it works in this folder.
+    pub(crate) fn written_in(&self, folder: &Path) -> WrittenFolders {
+        let mut own = vec![folder.to_owned(), self.temp.path().to_owned()];
+        own.push(self.temp.beside("home"));
+        let caches = self.caches.as_ref();
+        let own_caches = caches.and_then(ChildCaches::own_folder);
+        WrittenFolders {
+            shared: match (caches, &own_caches) {
+                (Some(caches), None) => vec![caches.folder.clone()],
+                _ => Vec::new(),
+            },
+            own: own.into_iter().chain(own_caches).collect(),
+        }
     }
 }
 

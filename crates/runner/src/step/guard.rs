@@ -174,7 +174,7 @@ pub(super) fn run_guard(
     let cap = state.config.guard_output_limit_bytes;
     let mut output = WholeOutput::default();
     let written = contained.held.written_in(checkout.path());
-    let mut limits = LimitWatch::begin(config, ChildKind::Guard, &written);
+    let mut limits = LimitWatch::begin(config, ChildKind::Guard, written);
     let (report, mut log) = child::run(
         context,
         it,

@@ -428,7 +428,7 @@ fn work(
     };
     let report = settle(context, it, workspace, record)?;
     if fills_disk {
-        prepare::sweep(context, it, workspace);
+        prepare::sweep(context, it, workspace, &state.config);
     }
     Ok(report)
 }

@@ -15,6 +15,7 @@ use crate::checkout::workspace::RunWorkspace;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
+use crate::limits::room::DiskRoom;
 use crate::run::beginning::RunBeginning;
 use crate::step::containment::Containment;
 
@@ -204,8 +205,14 @@ fn working_commit(
 }
 
 /// Takes away what a run's folders hold beside its last commit, after a child has filled a disk:
-/// the next iteration makes again what it needs. What cannot be removed now stays.
-pub(super) fn sweep(context: &StepContext<'_, '_>, it: &Iteration, workspace: &RunWorkspace) {
+/// the next iteration makes again what it needs. Where that is not enough, what sessions have cached
+/// goes, too. What cannot be removed now stays.
+pub(super) fn sweep(
+    context: &StepContext<'_, '_>,
+    it: &Iteration,
+    workspace: &RunWorkspace,
+    config: &Config,
+) {
     let (run_id, head) = (&it.started.run_id, &it.started.head);
     let kept = context.places.verdicts_if_made(context.git, run_id, head);
     let checkouts = [Some(&workspace.checkout), kept.as_deref()];
@@ -213,6 +220,10 @@ pub(super) fn sweep(context: &StepContext<'_, '_>, it: &Iteration, workspace: &R
         if let Some(commit) = checkout.tree.head() {
             let _ = crate::checkout::prepare::empty(checkout, &commit);
         }
+    }
+    let folder = workspace.checkout.path();
+    if DiskRoom::of(folder, &config.sandbox.limits).is_some_and(DiskRoom::is_full) {
+        let _ = workspace.checkout.caches.forget_sessions();
     }
 }
 
