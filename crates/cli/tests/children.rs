@@ -153,10 +153,11 @@ fn an_agent_that_never_reads_its_prompt() {
     finish(&repo);
 }
 
-/// The largest memory that the process has had so far, in KiB.
-fn peak_kib(pid: u32) -> Option<u64> {
+/// The memory that the process has for its data, in KiB: not what the kernel keeps of the binary,
+/// which grows with every feature.
+fn data_kib(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
@@ -172,12 +173,12 @@ fn two_hundred_mebibytes_of_output() {
     let mut running = repo.spawn_runner(&["step", "--json"]);
     let mut peak = 0;
     while running.is_running() {
-        peak = peak.max(peak_kib(running.pid()).unwrap_or(0));
+        peak = peak.max(data_kib(running.pid()).unwrap_or(0));
         std::thread::sleep(Duration::from_millis(5));
     }
     let run = running.wait().success();
     assert_eq!(run.json()["guard"], "fail", "{}", run.describe());
-    assert!(peak > 1000 && peak < 60_000, "peak memory: {peak} KiB");
+    assert!(peak > 500 && peak < 40_000, "peak memory: {peak} KiB");
     for (name, cap) in [("executor.log", 100_000), ("guard.log", 50_000)] {
         let log = fs::read(repo.iteration(1).join(name)).unwrap();
         assert!(log.len() <= cap + 500, "{name} has {} bytes", log.len());

@@ -61,6 +61,23 @@ pub(crate) struct CacheRequest<'a> {
     pub(crate) checkout: &'a Path,
 }
 
+impl CacheRequest<'_> {
+    /// Sessions share a cache with setup in workspaces.
+    fn is_of_session(&self) -> bool {
+        self.kind == ChildKind::Session || (self.in_workspace && self.kind == ChildKind::Setup)
+    }
+
+    /// Whether what the child writes stays for others: nothing is kept apart then.
+    pub(crate) fn writes_for_others(&self) -> bool {
+        let fills = match self.fill {
+            CacheFill::All => true,
+            CacheFill::Setup => self.kind == ChildKind::Setup,
+            CacheFill::Nothing => false,
+        };
+        fills || self.is_of_session()
+    }
+}
+
 /// The caches of one child, for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct ChildCaches {
@@ -129,17 +146,14 @@ impl ProjectCaches {
 
     /// What a child gets.
     pub(crate) fn for_child(&self, request: CacheRequest<'_>) -> Result<ChildCaches> {
-        let is_of_session = request.kind == ChildKind::Session
-            || (request.in_workspace && request.kind == ChildKind::Setup);
-        let name = if is_of_session { SESSIONS } else { VERDICTS };
+        let name = if request.is_of_session() {
+            SESSIONS
+        } else {
+            VERDICTS
+        };
         let in_use = self.lock(FlockOperation::LockShared)?;
         let folder = self.folder.join(name);
         make_ready(&folder, request.checkout)?;
-        let fills = match request.fill {
-            CacheFill::All => true,
-            CacheFill::Setup => request.kind == ChildKind::Setup,
-            CacheFill::Nothing => false,
-        };
         let mut caches = ChildCaches {
             folder,
             layered: None,
@@ -148,7 +162,7 @@ impl ProjectCaches {
             note: None,
             _in_use: in_use,
         };
-        if is_of_session || fills {
+        if request.writes_for_others() {
             return Ok(caches);
         }
         let mut of_setup = beside(request.checkout, SETUP_LAYER);

@@ -4,22 +4,23 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::thread::JoinHandle;
 
 use runner_agents::Invocation;
 use runner_core::config::{ChildKind, Config, NetworkConfig, SandboxMode};
 use runner_core::paths;
 use runner_sandbox::{Mechanism, WritePolicy};
 
-use crate::checkout::Checkout;
 use crate::checkout::caches::{CacheRequest, ChildCaches};
 use crate::checkout::home_view::{self, HomeView};
 use crate::checkout::temp_folder::TempFolder;
+use crate::checkout::{Checkout, LAYER, beside};
 use crate::error::{Error, ErrorCode, Result};
 use crate::limits::WrittenFolders;
-use crate::step::environment;
 use crate::step::hidden_paths::ReadingInput;
 use crate::step::network::{ChildNetwork, NetworkInput, NetworkSupport, RefusedHosts};
 use crate::step::promises;
+use crate::step::{environment, file_image};
 
 /// What of `.runner/` a child may write to; the rest is closed, also where
 /// nothing lies yet.
@@ -37,25 +38,50 @@ pub(crate) struct Containment {
     refused: Option<RefusedHosts>,
 }
 
+/// What a choice depends on.
+type ChoiceKey = (SandboxMode, NetworkConfig);
+
 /// The choice, made when it is first needed and kept while the config says the
 /// same: finding out what there is takes a few milliseconds.
 #[derive(Debug, Default)]
 pub(crate) struct ContainmentChoice {
-    made: RefCell<Option<((SandboxMode, NetworkConfig), Containment)>>,
+    made: RefCell<Option<(ChoiceKey, Containment)>>,
+    begun: RefCell<Option<(ChoiceKey, JoinHandle<Result<Containment>>)>>,
 }
 
 impl ContainmentChoice {
+    /// Begins to find out what there is, beside what else is done until somebody asks.
+    pub(crate) fn begin(&self, config: &Config) {
+        let key = Self::key(config);
+        if config.sandbox.mode == SandboxMode::Off || self.made_for(&key).is_some() {
+            return;
+        }
+        let config = config.clone();
+        let spawned = std::thread::Builder::new().spawn(move || Containment::choose(&config));
+        *self.begun.borrow_mut() = spawned.ok().map(|thread| (key, thread));
+    }
+
     /// The containment for this config.
     pub(crate) fn for_config(&self, config: &Config) -> Result<Containment> {
-        let key = (config.sandbox.mode, config.sandbox.network.clone());
-        if let Some((made_for, containment)) = &*self.made.borrow()
-            && *made_for == key
-        {
-            return Ok(containment.clone());
+        let key = Self::key(config);
+        if let Some(containment) = self.made_for(&key) {
+            return Ok(containment);
         }
-        let containment = Containment::choose(config)?;
+        let begun = self.begun.take().filter(|(begun_for, _)| *begun_for == key);
+        let found = begun.and_then(|(_, thread)| thread.join().ok());
+        let containment = found.unwrap_or_else(|| Containment::choose(config))?;
         *self.made.borrow_mut() = Some((key, containment.clone()));
         Ok(containment)
+    }
+
+    fn key(config: &Config) -> ChoiceKey {
+        (config.sandbox.mode, config.sandbox.network.clone())
+    }
+
+    fn made_for(&self, key: &ChoiceKey) -> Option<Containment> {
+        let made = self.made.borrow();
+        let (made_for, containment) = made.as_ref()?;
+        (made_for == key).then(|| containment.clone())
     }
 }
 
@@ -149,11 +175,18 @@ impl Containment {
         }
     }
 
-    /// Whether changes can be laid over a folder: tried once, in a private folder.
-    fn has_layers(&self, scratch: &Path) -> bool {
-        static WORK: OnceLock<bool> = OnceLock::new();
-        self.has_mounts()
-            && *WORK.get_or_init(|| runner_sandbox::layers_work(LAUNCHER[0].as_ref(), scratch))
+    /// Whether changes can be laid over a folder: tried once, where those of a checkout will lie.
+    fn has_layers(&self, checkout: &Path) -> bool {
+        self.has_mounts() && layers_work_beside(checkout)
+    }
+
+    /// Begins to find that out while a session works in a checkout.
+    pub(crate) fn begin_layers(&self, checkout: &Checkout) {
+        if self.has_mounts() {
+            let checkout = checkout.path().to_owned();
+            // Where no thread can be had it is found out when it is needed.
+            let _ = std::thread::Builder::new().spawn(move || layers_work_beside(&checkout));
+        }
     }
 
     /// Whether a child can have a network of its own. Known where a rule of the config asks for it.
@@ -215,7 +248,7 @@ impl Containment {
                 held: HeldFolders { caches: None, temp },
             });
         }
-        let caches = roots.caches(self.has_layers(temp.path()))?;
+        let caches = roots.caches(|| self.has_layers(roots.checkout.path()))?;
         let mut policy = roots.policy(argv, self.has_mounts(), &temp)?;
         policy.writable.push(caches.folder.clone());
         policy.layered.extend(caches.layered.clone());
@@ -260,6 +293,18 @@ impl Containment {
             },
         })
     }
+}
+
+/// Whether changes can be laid over a folder on the disk of a checkout, whose lock is held.
+fn layers_work_beside(checkout: &Path) -> bool {
+    static WORK: OnceLock<bool> = OnceLock::new();
+    *WORK.get_or_init(|| {
+        let scratch = beside(checkout, LAYER);
+        let works = runner_sandbox::layers_work(LAUNCHER[0].as_ref(), &scratch);
+        // What stays is removed before the next verdict there begins, or with the checkout.
+        let _ = file_image::remove_closed(&scratch);
+        works
+    })
 }
 
 /// What the command line and the environment of a child name: that stays in sight where the temp
@@ -411,14 +456,16 @@ impl ContainmentInput<'_> {
     }
 
     /// The caches that it gets.
-    fn caches(&self, has_layers: bool) -> Result<ChildCaches> {
-        self.checkout.caches.for_child(CacheRequest {
+    fn caches(&self, has_layers: impl FnOnce() -> bool) -> Result<ChildCaches> {
+        let mut request = CacheRequest {
             kind: self.kind,
             in_workspace: self.checkout.is_workspace,
             fill: self.checkout.cache_fill.get(),
-            has_layers,
+            has_layers: false,
             checkout: self.checkout.path(),
-        })
+        };
+        request.has_layers = !request.writes_for_others() && has_layers();
+        self.checkout.caches.for_child(request)
     }
 
     /// A home folder of its own, where the user's can be replaced.

@@ -144,6 +144,9 @@ pub(crate) fn step(context: &mut StepContext<'_, '_>, run_id: &str) -> Result<St
     let status = tree.git.ask_status()?;
     let files = tree.git.ask_files_of(&head);
     let mut seen = look(&workspace.checkout.project);
+    if let Ok(state) = &seen.0 {
+        context.containment.begin(&state.config);
+    }
     let status = status.answer();
     // An index that a power failure left half written is made again.
     let mut status = match status {
@@ -345,6 +348,7 @@ fn work(
     let deadline =
         Instant::now() + std::time::Duration::from_secs(state.config.iteration_timeout_secs);
 
+    containment.begin_layers(&workspace.checkout);
     let agent = agent::run_agent(context, it, ready, step, &containment, budget, deadline)?;
     workspace.after_agent(&it.started.head)?;
     let mut facts = StepFacts {
