@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use runner::{ChildNetwork, Error, NetworkInput, NetworkSupport, Result, TempFolder};
 use runner_core::config::{ChildKind, Config, SandboxMode};
-use runner_exec::{Cancel, CappedLog, Ended, Flow, Sink, Spec, Stream, Supervisor};
+use runner_exec::{Cancel, CappedLog, Ended, Flow, Sink, SpawnFailure, Spec, Stream, Supervisor};
 use runner_sandbox::{Mechanism, NetworkAccess};
 
 /// Between SIGTERM and SIGKILL: for the runner, which settles its iteration meanwhile, and for
@@ -106,12 +106,17 @@ impl ChildContext<'_> {
         let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
         let program = argv.first().map(OsString::as_os_str).unwrap_or_default();
         // Inside a wrapper a program that is missing would look like one that failed.
-        let startable = runner::resolve(program, self.workspace, &env).is_ok();
-        let mechanism = if startable {
-            mechanism(config)?
-        } else {
-            Mechanism::None
-        };
+        if let Err(error) = runner::resolve(program, self.workspace, &env) {
+            return Ok(ChildOutput {
+                ended: Ended::NotStarted(SpawnFailure {
+                    not_found: error.not_found,
+                    message: error.message,
+                }),
+                log: Vec::new(),
+                stdout: Vec::new(),
+            });
+        }
+        let mechanism = mechanism(config)?;
         let temp = TempFolder::make(self.workspace)?;
         let env = runner::with_temp_folder(&env, temp.path());
         let mut network = match mechanism {
@@ -188,6 +193,7 @@ impl ChildContext<'_> {
             grace,
             monitor,
             hold_lock: None,
+            refused: None,
         };
         let mut sink = ChildSink {
             log: CappedOutput::new(),

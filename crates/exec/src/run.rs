@@ -154,6 +154,9 @@ fn not_even_started(spec: &Spec, cancel: &Cancel) -> Option<Ended> {
     if cancel.is_cancelled() {
         return Some(Ended::Interrupted);
     }
+    if let Some(failure) = &spec.refused {
+        return Some(Ended::NotStarted(failure.clone()));
+    }
     let late = spec.deadline.is_some_and(|at| Instant::now() >= at);
     late.then_some(Ended::TimedOut)
 }

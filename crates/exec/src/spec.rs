@@ -29,6 +29,9 @@ pub struct Spec {
     pub monitor: bool,
     /// A lock file held until the supervisor has ended: see [`crate::wait_until_unlocked`].
     pub hold_lock: Option<PathBuf>,
+    /// The caller knows that the program cannot be started, or must not be: nothing is, and this is
+    /// why.
+    pub refused: Option<SpawnFailure>,
 }
 
 /// Why it is over.

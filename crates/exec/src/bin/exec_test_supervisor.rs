@@ -70,6 +70,7 @@ fn spec(argv: Vec<OsString>) -> io::Result<Spec> {
         grace: Duration::from_secs(5),
         monitor: false,
         hold_lock: None,
+        refused: None,
     })
 }
 
@@ -96,6 +97,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         grace,
         monitor: false,
         hold_lock: lock,
+        refused: None,
         ..spec(args.collect())?
     };
     let cancel = Cancel::on_signals(HangUp::Ends)?;

@@ -48,6 +48,7 @@ impl Case {
             grace: LONG,
             monitor: false,
             hold_lock: None,
+            refused: None,
         };
         let cancel = Cancel::new().unwrap();
         Self { dir, spec, cancel }

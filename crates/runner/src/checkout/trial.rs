@@ -270,6 +270,7 @@ fn run_command(
         grace: GRACE,
         monitor: contained.monitor,
         hold_lock: Some(checkout.session_lock.clone()),
+        refused: contained.refused,
     };
     context.observer.progress(&RunProgress::Trying {
         what: command.kind.as_str(),

@@ -150,6 +150,7 @@ impl Asker<'_, '_> {
             grace: GRACE,
             monitor: false,
             hold_lock: None,
+            refused: None,
         };
         self.run.observer.progress(&RunProgress::Trying {
             what: words.first().copied().unwrap_or_default(),

@@ -209,6 +209,7 @@ fn trial(
         grace: GRACE,
         monitor: false,
         hold_lock: None,
+        refused: None,
     };
     let (report, _) = captured_child::run(&spec, CaptureOptions::plain(MAX_TEXT), context)?;
     if report.ended == Ended::Interrupted {

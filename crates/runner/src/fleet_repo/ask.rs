@@ -172,6 +172,7 @@ fn ask(
         grace: GRACE,
         monitor: contained.monitor,
         hold_lock: Some(checkout.session_lock.clone()),
+        refused: contained.refused,
     };
     let cap = usize::try_from(config.executor_output_limit_bytes).unwrap_or(usize::MAX);
     let written = contained.held.written_in(checkout.path());

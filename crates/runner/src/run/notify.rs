@@ -239,6 +239,7 @@ fn tell(
         grace: GRACE,
         monitor: false,
         hold_lock: lock,
+        refused: None,
     };
     let (report, output) = captured_child::run(&spec, CaptureOptions::plain(KEPT_BYTES), context)?;
     let output = output.log;

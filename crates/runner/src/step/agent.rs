@@ -140,6 +140,7 @@ pub(super) fn run_agent(
         grace: GRACE,
         monitor: contained.monitor,
         hold_lock: Some(lock::session_lock(context.project)?),
+        refused: contained.refused,
     };
     it.log_event(
         context.run.clock,

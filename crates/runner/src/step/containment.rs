@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use runner_agents::Invocation;
 use runner_core::config::{ChildKind, Config, NetworkConfig, SandboxMode};
 use runner_core::paths;
+use runner_exec::SpawnFailure;
 use runner_sandbox::{Mechanism, WritePolicy};
 
 use crate::checkout::caches::{CacheRequest, ChildCaches};
@@ -91,6 +92,8 @@ pub(crate) struct ContainedCommand {
     pub(crate) argv: Vec<OsString>,
     /// The environment, with the child's own temp folder in it.
     pub(crate) env: Vec<(OsString, OsString)>,
+    /// Why it must not be started.
+    pub(crate) refused: Option<SpawnFailure>,
     /// Whether its first process only watches over the others.
     pub(crate) monitor: bool,
     /// What a person should know.
@@ -230,18 +233,25 @@ impl Containment {
         self.mechanism.setup_failure(exit?, output)
     }
 
-    /// Wraps an argv. One that cannot be started stays as it is, so that this
-    /// shows: inside a wrapper it would look like a program that failed.
+    /// Wraps an argv. One that cannot be started is refused, so that this shows: inside a wrapper it
+    /// would look like a program that failed. It is never started without the wrapper, because the
+    /// kernel may see it otherwise.
     pub(crate) fn wrap(
         &self,
         argv: &[OsString],
         roots: &ContainmentInput<'_>,
     ) -> Result<ContainedCommand> {
         let temp = TempFolder::make(roots.checkout.path())?;
-        if !self.is_on() || !can_be_started(argv, roots) {
+        let refused = if self.is_on() {
+            refusal(argv, roots)
+        } else {
+            None
+        };
+        if !self.is_on() || refused.is_some() {
             return Ok(ContainedCommand {
                 argv: argv.to_vec(),
                 env: environment::with_temp_folder(roots.env, temp.path()),
+                refused,
                 monitor: false,
                 notes: Vec::new(),
                 network: ChildNetwork::open(),
@@ -284,6 +294,7 @@ impl Containment {
         Ok(ContainedCommand {
             argv: plan.wrap(&self.mechanism, &launcher, argv),
             env: network.environment(env),
+            refused: None,
             monitor: self.mechanism.has_monitor(),
             notes,
             network,
@@ -336,10 +347,15 @@ fn named_paths(argv: &[OsString], env: &[(OsString, OsString)]) -> Vec<PathBuf> 
     paths
 }
 
-fn can_be_started(argv: &[OsString], roots: &ContainmentInput<'_>) -> bool {
+/// Why a program cannot be started.
+fn refusal(argv: &[OsString], roots: &ContainmentInput<'_>) -> Option<SpawnFailure> {
     let folder = roots.checkout.project.root();
-    argv.first()
-        .is_some_and(|program| environment::resolve(program, folder, roots.env).is_ok())
+    let program = argv.first().map(OsString::as_os_str).unwrap_or_default();
+    let error = environment::resolve(program, folder, roots.env).err()?;
+    Some(SpawnFailure {
+        not_found: error.not_found,
+        message: error.message,
+    })
 }
 
 /// Where the agent's CLI keeps its own files, by the environment that it gets.

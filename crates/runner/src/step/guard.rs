@@ -1,7 +1,7 @@
 //! The guard's run: on the candidate commit, in a clean checkout.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use runner_core::config::{CheckoutKind, ChildKind, Config};
 use runner_core::digest::sha256_hex;
 use runner_core::journal::JournalRecord;
 use runner_core::meta::{GuardRun, IterationErrorKind, RunnerError};
-use runner_exec::{Ended, Ready, Spec};
+use runner_exec::{Ended, Ready, SpawnFailure, Spec};
 use serde_json::json;
 
 use super::base_changes::without_those_of_base;
@@ -35,6 +35,10 @@ use crate::step::network;
 
 /// The exit code of a guard that was killed for what it used up.
 const KILLED: i32 = 128 + 9;
+
+/// The exit codes of a shell for a program that is not there, and for one that cannot be run.
+const MISSING: i32 = 127;
+const CLOSED: i32 = 126;
 
 /// What is to be judged.
 pub(super) struct CandidateTree<'a> {
@@ -163,6 +167,7 @@ pub(super) fn run_guard(
         grace: GRACE,
         monitor: contained.monitor,
         hold_lock: Some(checkout.session_lock.clone()),
+        refused: contained.refused,
     };
     let reports = JunitReports::begin(checkout, containment.seen(checkout), config)?;
     it.log_event(
@@ -192,11 +197,17 @@ pub(super) fn run_guard(
     }
     let fills_disk = breach.as_ref().is_some_and(LimitBreach::fills_disk);
     let own_breach = breach.as_ref().filter(|it| !it.is_shared);
-    run.exit_code = match report.ended {
+    run.exit_code = match &report.ended {
         // The code that it judges used too much: that is an answer.
         _ if own_breach.is_some() => Some(KILLED),
         Ended::Signaled(signal) => Some(128 + signal),
-        Ended::Exited(code) => Some(code),
+        Ended::Exited(code) => Some(*code),
+        // The start was tried on the base: what cannot be started any more is the candidate's.
+        Ended::NotStarted(failure) if is_of_candidate(&argv, containment.seen(checkout)) => {
+            log.extend_from_slice(about_start(failure).as_bytes());
+            child::replace_log(it, "guard.log", &log)?;
+            Some(if failure.not_found { MISSING } else { CLOSED })
+        }
         _ => None,
     };
     run.duration_ms = millis(report.duration);
@@ -290,6 +301,7 @@ pub(super) fn run_guard(
                 )
             })
         }
+        Ended::NotStarted(_) if run.exit_code.is_some() => None,
         Ended::NotStarted(failure) => Some((
             IterationErrorKind::GuardSpawn,
             format!("the guard {}", failure.message),
@@ -341,6 +353,21 @@ fn candidate_commit(context: &StepContext<'_, '_>, it: &Iteration, tree: &str) -
     Ok(commit)
 }
 
+/// Whether the guard's program is a file of the folder that it judges.
+fn is_of_candidate(argv: &[OsString], seen: &Path) -> bool {
+    let program = Path::new(argv.first().map(OsString::as_os_str).unwrap_or_default());
+    let is_path = program.components().count() > 1;
+    is_path && (program.is_relative() || program.starts_with(seen))
+}
+
+/// What is added to the log of a guard whose program a session has broken.
+fn about_start(failure: &SpawnFailure) -> String {
+    format!(
+        "runner: the guard {}\nrunner: it is a file of the project; make it one that can be started again\n",
+        failure.message
+    )
+}
+
 /// What is added to the log of a guard that changed what it judges.
 fn about_changes(changed: &[String]) -> String {
     let mut text =
@@ -357,4 +384,25 @@ fn about_changes(changed: &[String]) -> String {
         "runner: commit them as the guard leaves them, and let the check only check (no --fix, no --write)\n",
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_the_candidate() {
+        for (program, expected) in [
+            ("./ci.sh", true),
+            ("bin/ci", true),
+            ("/p/.venv/bin/python", true),
+            ("/usr/bin/make", false),
+            ("/px/ci", false),
+            ("make", false),
+            ("", false),
+        ] {
+            let found = is_of_candidate(&[program.into()], Path::new("/p"));
+            assert_eq!(found, expected, "{program}");
+        }
+    }
 }

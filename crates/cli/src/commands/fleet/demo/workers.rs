@@ -74,6 +74,7 @@ impl WorkerProcess {
             grace: GRACE,
             monitor: false,
             hold_lock: None,
+            refused: None,
         };
         let (cancel, pid) = (Cancel::new()?, Arc::new(AtomicI32::new(0)));
         let mut ear = PidReader {
