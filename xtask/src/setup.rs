@@ -74,6 +74,11 @@ const TOOLS: &[SetupTool] = &[
         why: "every test and every step works in a repository",
     },
     SetupTool {
+        command: "git-lfs",
+        source: SetupSource::Apt("git-lfs"),
+        why: "a test checks out files with it",
+    },
+    SetupTool {
         command: "python3",
         source: SetupSource::Apt("python3"),
         why: "scripted agents edit trees with it",

@@ -139,7 +139,7 @@ impl ChildContext<'_> {
 
     /// The rule for guards is that of checks, too: both run code that an agent wrote.
     fn network(mechanism: &Mechanism, config: &Config, temp: &TempFolder) -> Result<ChildNetwork> {
-        let support = SUPPORT.get_or_init(runner_sandbox::detect);
+        let support = SUPPORT.get_or_init(|| runner_sandbox::detect(runner::own_search_path()));
         let support = NetworkSupport::find(mechanism, support, &config.sandbox.network);
         support.check(config)?;
         ChildNetwork::begin(NetworkInput {
@@ -227,7 +227,7 @@ fn mechanism(config: &Config) -> Result<Mechanism> {
     if config.sandbox.mode == SandboxMode::Off {
         return Ok(Mechanism::None);
     }
-    let support = SUPPORT.get_or_init(runner_sandbox::detect);
+    let support = SUPPORT.get_or_init(|| runner_sandbox::detect(runner::own_search_path()));
     runner_sandbox::choose(config.sandbox.mode, support).map_err(refused)
 }
 

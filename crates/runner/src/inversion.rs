@@ -22,6 +22,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{Git, TreeEntry};
 use crate::original_tests::TestFiles;
+use crate::search_path::with_search_path;
 use crate::tree_links::{links_of, with_links};
 
 /// Larger manifests and lock files are not read.
@@ -246,13 +247,14 @@ impl JudgeFiles {
         let wrong = |key: &str, error: &dyn std::fmt::Display| {
             Error::new(ErrorCode::Config, format!("[guard] {key}: {error}"))
         };
-        let entries = guard.protected.iter();
+        let root = git.root();
+        let project = root.canonicalize().map_err(|it| files::at(root, it))?;
+        let entries = with_search_path(&guard.protected, &project);
         let protected: Vec<&String> = entries
+            .iter()
             .filter(|entry| !entry.ends_with(PYTHON_MODULES))
             .collect();
         let protected = GlobList::new(&protected).map_err(|it| wrong("protected", &it))?;
-        let root = git.root();
-        let project = root.canonicalize().map_err(|it| files::at(root, it))?;
         let mut links = links_of(git, base, &project)?;
         links.retain(|link| !link.leads_around_itself());
         Ok(JudgeFiles {

@@ -34,6 +34,7 @@ mod proof_key;
 mod rescue;
 mod run;
 mod run_context;
+mod search_path;
 mod state;
 mod step;
 mod tree_links;
@@ -75,6 +76,7 @@ pub use run::verify::{VerifyReport, verify};
 pub use run_context::{
     NoObserver, ProgressObserver, RunContext, RunProgress, SystemWallClock, WallClock,
 };
+pub use search_path::own_search_path;
 pub use state::activity::{
     ActivityTrail, LastEnd, LoopEvent, LoopWait, RunActivity, RunPhase, activity, events_path,
     loop_log,

@@ -10,6 +10,7 @@ use runner_core::paths::{GlobList, is_state_path};
 use runner_core::text::escape_path;
 
 use crate::base_trial::evidence::BaseEvidence;
+use crate::checkout::guard_changes;
 use crate::checkout::trial::{GuardTrial, TrialEnd, some_of};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
@@ -141,7 +142,15 @@ pub(crate) fn failure(
         TrialEnd::TimedOut => return Some("the guard did not end in time".to_owned()),
         TrialEnd::NotStarted(why) => return Some(format!("the guard {why}")),
     }
-    let (gaps, difference) = base?.compare(&trial.tests);
+    let base = base?;
+    // What is not known of the base was asked about the result itself.
+    let known = base.changed().unwrap_or_else(|| trial.changed.clone());
+    let changed = trial.changed.iter().filter(|name| !known.contains(name));
+    let changed: Vec<String> = changed.cloned().collect();
+    if !changed.is_empty() {
+        return Some(guard_changes::words(&changed));
+    }
+    let (gaps, difference) = base.compare(&trial.tests);
     if let Some(gap) = gaps.first() {
         return Some(gap.words());
     }
@@ -197,6 +206,7 @@ mod tests {
             log: b"words".to_vec(),
             tests: TestEvidence::default(),
             is_over_limit: false,
+            changed: Vec::new(),
         }
     }
 

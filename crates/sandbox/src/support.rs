@@ -50,10 +50,10 @@ impl fmt::Display for UnavailableReason {
     }
 }
 
-/// Tries both mechanisms, which takes a few milliseconds.
-pub fn detect() -> SandboxSupport {
+/// Tries both mechanisms, which takes a few milliseconds. `path`: where `bwrap` is looked for.
+pub fn detect(path: &OsStr) -> SandboxSupport {
     SandboxSupport {
-        bubblewrap: detect_bubblewrap(&std::env::var_os("PATH").unwrap_or_default()),
+        bubblewrap: detect_bubblewrap(path),
         landlock: landlock::probe().map_err(|reason| UnavailableReason {
             reason,
             remedy: Some("use a kernel with Landlock switched on (Linux 5.19 or later)".to_owned()),

@@ -65,6 +65,7 @@ pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exi
             "same_log": result.same_log,
             "same_setup": result.same_setup,
             "tree_proven": result.tree_proven,
+            "guard_changed": result.changed,
             "signed_by": result.signer.as_str(),
             "holds": holds,
         }));
@@ -87,6 +88,12 @@ pub(crate) fn verify(dir: &Path, node: &str, out: &mut OutputGate) -> Result<Exi
         ));
         if !result.tree_proven {
             out.data("the tree in that commit is not the one that its proof names");
+        }
+        if !result.changed.is_empty() {
+            out.data(&format!(
+                "the guard changed files of the commit that it judges: {}",
+                result.changed.join(", ")
+            ));
         }
         print_signer(&result.signer, out);
         if !result.same_setup {

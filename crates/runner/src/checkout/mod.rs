@@ -5,6 +5,7 @@
 pub(crate) mod caches;
 pub(crate) mod check;
 pub(crate) mod clean;
+pub(crate) mod guard_changes;
 pub(crate) mod home_view;
 pub(crate) mod indexed_tree;
 pub(crate) mod junit_reports;

@@ -51,6 +51,8 @@ pub(crate) struct GuardTrial {
     pub(crate) tests: TestEvidence,
     /// It was ended because it used up too much.
     pub(crate) is_over_limit: bool,
+    /// Files of the commit that it changed.
+    pub(crate) changed: Vec<String>,
 }
 
 /// A command to run in a checkout.
@@ -110,6 +112,9 @@ pub(crate) fn run_with(
     let reports = JunitReports::begin(&checkout.checkout, seen, config)?;
     let mut trial = run_command(&checkout.checkout, guard, config, containment, context)?;
     reports.add_to(&mut trial.tests)?;
+    if let TrialEnd::Exited(_) = trial.end {
+        trial.changed = checkout.checkout.tree.changed_files()?;
+    }
     Ok(trial)
 }
 
@@ -330,6 +335,7 @@ fn run_command(
         log,
         tests: whole.tests(),
         is_over_limit,
+        changed: Vec::new(),
     })
 }
 
@@ -355,6 +361,7 @@ pub(crate) fn not_started(message: String) -> GuardTrial {
         log: Vec::new(),
         tests: TestEvidence::default(),
         is_over_limit: false,
+        changed: Vec::new(),
     }
 }
 

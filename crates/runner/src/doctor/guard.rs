@@ -419,6 +419,7 @@ mod tests {
             log: Vec::new(),
             tests: runner_core::evidence::TestEvidence::default(),
             is_over_limit: false,
+            changed: Vec::new(),
         }
     }
 

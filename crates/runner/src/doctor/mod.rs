@@ -27,6 +27,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
 use crate::project::Project;
 use crate::run_context::RunContext;
+use crate::search_path::own_search_path;
 use crate::{state, step};
 
 pub use breaks::PlantedBreak;
@@ -161,7 +162,7 @@ pub fn doctor(
     let usual = Config::default();
     let effective = config.as_ref().unwrap_or(&usual);
     let sandbox = &effective.sandbox;
-    let support = runner_sandbox::detect();
+    let support = runner_sandbox::detect(own_search_path());
     checks.extend(sandbox::checks(sandbox, &support));
     let chosen = runner_sandbox::choose(sandbox.mode, &support).ok();
     let gaps = chosen.as_ref().map_or_else(Vec::new, |mechanism| {

@@ -8,7 +8,7 @@ use runner_core::text::cut_end;
 
 use super::call::finish;
 use super::pending::PendingCall;
-use super::settings::{quoted, settings, switched_off};
+use super::settings::{local_settings, quoted, settings, split_settings, switched_off};
 use super::{Git, PendingProof, base_command, split_nul};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
@@ -56,8 +56,9 @@ impl Git {
             }
         }
         let mut config = std::fs::read(own.join("config"))?;
-        let listed = self.read(&["config", "--local", "--includes", "--list", "-z"])?;
-        config.extend(settings(&listed));
+        let listed = self.listed_settings()?;
+        let listed = split_settings(&listed, self.root(), self.common_dir()).trusted;
+        config.extend(settings(&local_settings(&listed)));
         if filters == FilterUse::Off {
             config.extend(b"[core]\n\tattributesFile = /dev/null\n\tautocrlf = false\n");
         }

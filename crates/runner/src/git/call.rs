@@ -8,6 +8,7 @@ use runner_exec::{Helper, Input};
 
 use super::Git;
 use crate::error::{Error, ErrorCode, Result};
+use crate::search_path::own_search_path;
 
 /// The oldest git that has everything used here (`--sparse` of `git add`).
 const MIN_VERSION: (u32, u32) = (2, 34);
@@ -47,6 +48,8 @@ pub(super) fn base_command() -> Command {
         }
     }
     command
+        // A session may have put a program of this name into the project.
+        .env("PATH", own_search_path())
         // Nothing that git starts has any business with the ledger.
         .env_remove("PGPASSWORD")
         .args([
@@ -84,6 +87,12 @@ pub(super) fn base_command() -> Command {
             "diff.ignoreSubmodules=dirty",
             "-c",
             "submodule.recurse=false",
+            // Git LFS takes from what is here: a commit's own .lfsconfig may name any server. What is
+            // not here stays a pointer.
+            "-c",
+            "lfs.url=file:///dev/null/nowhere",
+            "-c",
+            "lfs.skipDownloadErrors=true",
         ])
         .env("LC_ALL", "C")
         .env("GIT_TERMINAL_PROMPT", "0")

@@ -11,6 +11,38 @@ use std::time::{Duration, Instant};
 use super::{Git, settings};
 use crate::error::Result;
 
+/// The calls that may run filter drivers: whatever compares, reads or writes files of a work tree.
+pub(super) const USED_BY: &[&str] = &[
+    "add",
+    "apply",
+    "archive",
+    "checkout",
+    "checkout-index",
+    "commit",
+    "diff",
+    "hash-object",
+    "merge",
+    "read-tree",
+    "reset",
+    "restore",
+    "rm",
+    "stash",
+    "status",
+    "update-index",
+    "worktree",
+];
+
+/// Programs that by nature do what files of the folder say.
+const READ_RECIPES: &[&str] = &[
+    "bun", "bundle", "cargo", "composer", "gmake", "gradle", "just", "make", "mvn", "npm", "npx",
+    "pnpm", "rake", "task", "tox", "uv", "yarn",
+];
+
+/// Endings of scripts.
+const SCRIPTS: &[&str] = &[
+    "awk", "bash", "cjs", "js", "lua", "mjs", "php", "pl", "py", "rb", "sed", "sh", "ts", "zsh",
+];
+
 /// What git itself does where there is no merge driver.
 const PLAIN_MERGE: &str = "git merge-file -q %A %O %B";
 
@@ -42,8 +74,12 @@ impl Git {
         self.without_drivers(|command| names_file_in(&self.root, command))
     }
 
-    fn without_drivers(&self, is_off: impl Fn(&[u8]) -> bool) -> Result<Git> {
-        let pairs = settings::settings_of(&self.listed_settings()?, &["filter.", "merge."]);
+    fn without_drivers(&self, is_meant: impl Fn(&[u8]) -> bool) -> Result<Git> {
+        let listed = self.listed_settings()?;
+        let pairs = settings::settings_of(&listed, &["filter.", "merge."]);
+        // What a file of the work tree says may be a session's word as a whole.
+        let planted = settings::split_settings(&listed, &self.root, &self.common_dir).planted;
+        let is_off = |command: &[u8]| is_meant(command) || planted.contains(command);
         let mut off = Vec::new();
         for driver in settings::foreign_drivers(&pairs) {
             let prefix = [b"filter.", driver, b"."].concat();
@@ -66,7 +102,8 @@ impl Git {
         Ok(git)
     }
 
-    /// Every setting that git reads here, as `git config --list --show-scope -z` tells them.
+    /// Every setting that git reads here, as `git config --list --show-scope --show-origin -z` tells
+    /// them.
     pub(super) fn listed_settings(&self) -> Result<Arc<Vec<u8>>> {
         let mut known = self.listed.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(answer) = &*known
@@ -74,8 +111,15 @@ impl Git {
         {
             return Ok(answer.listed.clone());
         }
-        let listed = self.read(&["config", "--list", "--show-scope", "--includes", "-z"])?;
-        let listed = Arc::new(listed);
+        let args = [
+            "config",
+            "--list",
+            "--show-scope",
+            "--show-origin",
+            "--includes",
+            "-z",
+        ];
+        let listed = Arc::new(self.read(&args)?);
         *known = Some(SettingsAnswer {
             at: Instant::now(),
             listed: listed.clone(),
@@ -112,14 +156,23 @@ impl Git {
     }
 }
 
-/// Whether a command of the user's names a file of the repository, by a relative path.
+/// Whether a command of the user's names a file of the repository by a relative path, or runs what
+/// files there say. A file that only another commit has is known by its ending.
 fn names_file_in(root: &Path, command: &[u8]) -> bool {
-    let words = command.split(|byte| byte.is_ascii_whitespace() || b"'\"=;&|".contains(byte));
+    let words = command.split(|byte| byte.is_ascii_whitespace() || b"'\"=;&|()`".contains(byte));
     words.filter(|word| !word.is_empty()).any(|word| {
-        let is_relative =
-            !word.starts_with(b"/") && !word.starts_with(b"~") && !word.starts_with(b"%");
         let path = Path::new(OsStr::from_bytes(word));
-        is_relative && (word.contains(&b'/') || root.join(path).is_file())
+        if path.starts_with(root) {
+            return true;
+        }
+        let is_relative = !b"/~%-$".contains(&word[0]);
+        let ending = path.extension().and_then(OsStr::to_str);
+        let name = path.file_name().and_then(OsStr::to_str);
+        name.is_some_and(|name| READ_RECIPES.contains(&name))
+            || is_relative
+                && (word.contains(&b'/')
+                    || ending.is_some_and(|it| SCRIPTS.contains(&it))
+                    || root.join(path).exists())
     })
 }
 
@@ -139,6 +192,11 @@ mod tests {
             ("./tools/f.sh %f", true),
             ("sh clean.sh", true),
             ("sh -c 'tools/x %f'", true),
+            ("sh elsewhere.sh", true),
+            ("make -s clean-filter", true),
+            ("git-lfs clean -- %f", false),
+            ("/usr/bin/sed -e s/a/b/", false),
+            ("$HOME/bin/mine", false),
         ] {
             let found = names_file_in(root.path(), command.as_bytes());
             assert_eq!(found, expected, "{command}");

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::borrow::{MAX_BYTES, alternate};
-use super::settings::{foreign_filters, isolated_config, quoted, value_of};
+use super::settings::{foreign_filters, isolated_config, quoted, split_settings, value_of};
 use super::{Git, join_nul, object_name, split_nul, to_path};
 use crate::error::Result;
 use crate::fault;
@@ -55,7 +55,9 @@ pub(crate) struct BorrowedRepo {
 impl BorrowedRepo {
     /// Looks at a project.
     pub(crate) fn of(project: &Git) -> Result<Self> {
-        let listed = &project.listed_settings()?;
+        let whole = project.listed_settings()?;
+        let split = split_settings(&whole, project.root(), project.common_dir());
+        let listed = &split.trusted;
         let is_sha256 = value_of(listed, "extensions.objectformat") == Some(b"sha256");
         // Versions are often told by tags.
         let tags = if project
@@ -85,7 +87,7 @@ impl BorrowedRepo {
             isolated_config: isolated_config(listed, is_sha256),
             config,
             packed_refs: tags,
-            filters: foreign_filters(listed),
+            filters: foreign_filters(&whole),
             shallow: copied("shallow"),
             exclude: copied("info/exclude"),
         })

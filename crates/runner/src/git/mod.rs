@@ -194,10 +194,23 @@ impl Git {
         command
     }
 
+    /// The command of a call. Where files of the work tree are read or written, no filter driver
+    /// runs that is a script of the repository: sessions may have written it.
+    fn command_of<S: AsRef<OsStr>>(&self, access: GitAccess, args: &[S]) -> Result<Command> {
+        let name = args.first().map(AsRef::as_ref).unwrap_or_default();
+        let is_open = self.objects.is_none() && self.drivers_off.is_none();
+        let mut command = if is_open && drivers::USED_BY.iter().any(|it| name == *it) {
+            self.without_scripts()?.command(access)
+        } else {
+            self.command(access)
+        };
+        command.args(args);
+        Ok(command)
+    }
+
     /// Runs a call that only reads; its stdout.
     pub fn read<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Vec<u8>> {
-        let mut command = self.command(GitAccess::Read);
-        command.args(args);
+        let command = self.command_of(GitAccess::Read, args)?;
         finish(&command, None)
     }
 
@@ -207,8 +220,7 @@ impl Git {
         args: &[S],
         max: u64,
     ) -> Result<(Vec<u8>, bool)> {
-        let mut command = self.command(GitAccess::Read);
-        command.args(args);
+        let command = self.command_of(GitAccess::Read, args)?;
         call::finish_up_to(&command, max)
     }
 
@@ -231,8 +243,7 @@ impl Git {
         args: &[S],
         input: Option<&[u8]>,
     ) -> Result<Option<Vec<u8>>> {
-        let mut command = self.command(GitAccess::Read);
-        command.args(args);
+        let command = self.command_of(GitAccess::Read, args)?;
         let described = describe(&command);
         let output = spawn(&command, input)?;
         match output.status.code() {
@@ -254,8 +265,8 @@ impl Git {
         input: Option<&[u8]>,
         env: &[(&str, &OsStr)],
     ) -> Result<Vec<u8>> {
-        let mut command = self.command(GitAccess::Write);
-        command.args(args).envs(env.iter().copied());
+        let mut command = self.command_of(GitAccess::Write, args)?;
+        command.envs(env.iter().copied());
         fault::point("git")?;
         let result = finish(&command, input);
         fault::point("git-done")?;
@@ -265,8 +276,7 @@ impl Git {
     /// The same where a warning is an error: git leaves a path such as `.GIT/config` out and says
     /// no more than that.
     pub(crate) fn write_quietly<S: AsRef<OsStr>>(&self, args: &[S], input: &[u8]) -> Result<()> {
-        let mut command = self.command(GitAccess::Write);
-        command.args(args);
+        let command = self.command_of(GitAccess::Write, args)?;
         fault::point("git")?;
         let output = spawn(&command, Some(input))?;
         fault::point("git-done")?;
@@ -286,8 +296,7 @@ impl Git {
             file.as_os_str(),
             "--list".as_ref(),
         ];
-        let mut command = self.command(GitAccess::Read);
-        command.args(args);
+        let command = self.command_of(GitAccess::Read, &args)?;
         Ok(spawn(&command, None)?.status.success())
     }
 

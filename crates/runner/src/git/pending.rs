@@ -26,8 +26,7 @@ impl PendingCall {
     }
 
     fn begin_as<S: AsRef<OsStr>>(git: &Git, access: GitAccess, args: &[S]) -> Result<Self> {
-        let mut command = git.command(access);
-        command.args(args);
+        let command = git.command_of(access, args)?;
         let child = begin(&command, Input::Nothing)?;
         Ok(PendingCall { command, child })
     }

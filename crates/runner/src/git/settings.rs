@@ -1,7 +1,10 @@
 //! Which settings of a repository are passed on to one that is made of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use super::split_nul;
 
@@ -53,29 +56,33 @@ const FIXED: &str = "[core]
 \tsparse = false
 ";
 
-/// A setting, and the kind of file that it is in.
+/// A setting, the kind of file that it is in, and that file.
 struct ScopedSetting<'a> {
     scope: &'a [u8],
+    origin: &'a [u8],
     key: &'a [u8],
     value: &'a [u8],
 }
 
-/// The config of an isolated repository: what `git config --list --show-scope -z` says, as far as
+impl ScopedSetting<'_> {
+    fn is_local(&self) -> bool {
+        matches!(self.scope, b"local" | b"worktree")
+    }
+}
+
+/// The config of an isolated repository: what `git config --list --show-scope --show-origin -z` says, as far as
 /// it may count there.
 pub(super) fn isolated_config(listed: &[u8], is_sha256: bool) -> Vec<u8> {
     let all = scoped(listed);
-    let own = |setting: &&ScopedSetting<'_>| matches!(setting.scope, b"local" | b"worktree");
     let mut passed = Vec::new();
-    for setting in all.iter().filter(|it| !own(it)) {
+    for setting in all.iter().filter(|it| !it.is_local()) {
         let key = setting.key.to_ascii_lowercase();
         if OF_THE_USER.iter().any(|name| name.as_bytes() == key) || key.starts_with(b"filter.lfs.")
         {
             record(&mut passed, setting);
         }
     }
-    for setting in all.iter().filter(own) {
-        record(&mut passed, setting);
-    }
+    passed.extend(local_settings(listed));
     let format = if is_sha256 {
         "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tobjectFormat = sha256\n"
     } else {
@@ -88,6 +95,15 @@ pub(super) fn isolated_config(listed: &[u8], is_sha256: bool) -> Vec<u8> {
     text
 }
 
+/// The settings of the repository itself, as `git config --list -z` says them.
+pub(super) fn local_settings(listed: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for setting in scoped(listed).iter().filter(|it| it.is_local()) {
+        record(&mut text, setting);
+    }
+    text
+}
+
 /// The names of the user's filter drivers but that of Git LFS.
 pub(super) fn foreign_filters(listed: &[u8]) -> Vec<Vec<u8>> {
     let filters = settings_of(listed, &["filter."]);
@@ -95,13 +111,49 @@ pub(super) fn foreign_filters(listed: &[u8]) -> Vec<Vec<u8>> {
     drivers.into_iter().map(<[u8]>::to_vec).collect()
 }
 
-/// The settings of these sections, with what `git config --list --show-scope -z` says of them.
+/// The settings of these sections, with what `git config --list --show-scope --show-origin -z` says of them.
 pub(super) fn settings_of(listed: &[u8], sections: &[&str]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let is_of = |key: &[u8]| sections.iter().any(|it| key.starts_with(it.as_bytes()));
     let found = scoped(listed).into_iter().filter(|it| is_of(it.key));
     found
         .map(|it| (it.key.to_vec(), it.value.to_vec()))
         .collect()
+}
+
+/// What `git config` says, in two parts.
+pub(super) struct SplitSettings {
+    /// As it says it, without the other part.
+    pub(super) trusted: Vec<u8>,
+    /// The values that stand in a file of the work tree, where sessions may have written them.
+    pub(super) planted: BTreeSet<Vec<u8>>,
+}
+
+/// Parts what stands in files of a work tree from the rest: the git folder is none of it.
+pub(super) fn split_settings(listed: &[u8], root: &Path, git_dir: &Path) -> SplitSettings {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (root, git_dir) = (real(root), real(git_dir));
+    let mut files: BTreeMap<&[u8], bool> = BTreeMap::new();
+    let mut split = SplitSettings {
+        trusted: Vec::new(),
+        planted: BTreeSet::new(),
+    };
+    for setting in scoped(listed) {
+        let is_planted = *files.entry(setting.origin).or_insert_with(|| {
+            let file = setting.origin.strip_prefix(b"file:").unwrap_or_default();
+            let file = real(&root.join(OsStr::from_bytes(file)));
+            file != root && file.starts_with(&root) && !file.starts_with(&git_dir)
+        });
+        if is_planted {
+            split.planted.insert(setting.value.to_vec());
+            continue;
+        }
+        for field in [setting.scope, setting.origin] {
+            split.trusted.extend_from_slice(field);
+            split.trusted.push(0);
+        }
+        record(&mut split.trusted, &setting);
+    }
+    split
 }
 
 /// The one setting of this name that counts.
@@ -121,10 +173,13 @@ fn record(text: &mut Vec<u8>, setting: &ScopedSetting<'_>) {
 fn scoped(listed: &[u8]) -> Vec<ScopedSetting<'_>> {
     let mut fields = listed.split(|byte| *byte == 0);
     let mut found = Vec::new();
-    while let (Some(scope), Some(record)) = (fields.next(), fields.next()) {
+    while let (Some(scope), Some(origin), Some(record)) =
+        (fields.next(), fields.next(), fields.next())
+    {
         let end = record.iter().position(|byte| *byte == b'\n');
         found.push(ScopedSetting {
             scope,
+            origin,
             key: &record[..end.unwrap_or(record.len())],
             // Without a value: true.
             value: end.map_or(&b"true"[..], |end| &record[end + 1..]),
@@ -260,6 +315,26 @@ mod tests {
             text,
             format!("[filter \"a.b\"]\n\t{off}[filter \"lfs\"]\n\t{off}")
         );
+    }
+
+    #[test]
+    fn settings_in_files_of_the_work_tree_are_set_apart() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path();
+        std::fs::create_dir(root.join(".git")).unwrap();
+        for name in [".gitconfig", ".git/config"] {
+            std::fs::write(root.join(name), "").unwrap();
+        }
+        let record = |origin: &str, text: &str| format!("local\0{origin}\0{text}\0");
+        let own = record("file:.git/config", "a.b\nc");
+        let outside = record("file:/etc/gitconfig", "d.e\nf");
+        let given = record("command line:", "g.h\ni");
+        let planted = record("file:.git/../.gitconfig", "filter.x.clean\nsh x");
+        let listed = [own.as_str(), &planted, &outside, &given].concat();
+        let split = split_settings(listed.as_bytes(), root, &root.join(".git"));
+        let trusted = [own, outside, given].concat();
+        assert_eq!(String::from_utf8(split.trusted).unwrap(), trusted);
+        assert_eq!(split.planted, BTreeSet::from([b"sh x".to_vec()]));
     }
 
     #[test]

@@ -55,6 +55,7 @@ impl Lander<'_> {
         let (trial, path) = self.try_at(commit, "land-guard.log", context)?;
         let what = match &trial.end {
             TrialEnd::Exited(0) => {
+                self.check_changed(trial.changed, context)?;
                 self.check_evidence(&trial.tests, context)?;
                 return Ok(GreenGuard {
                     command: command.clone(),

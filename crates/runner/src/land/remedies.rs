@@ -10,6 +10,7 @@ use runner_core::paths::{self, GlobList};
 use super::{Lander, note, work_tree};
 use crate::base_trial::evidence::BaseEvidence;
 use crate::base_trial::guard_file;
+use crate::checkout::guard_changes;
 use crate::checkout::trial;
 use crate::error::{Error, ErrorCode, Result};
 use crate::original_tests;
@@ -86,6 +87,32 @@ impl Lander<'_> {
             note(context, &text);
         }
         Ok(())
+    }
+
+    /// Refuses a green result whose guard judged something else than what was committed.
+    pub(crate) fn check_changed(
+        &self,
+        changed: Vec<String>,
+        context: &mut RunContext<'_>,
+    ) -> Result<()> {
+        let base = BranchRecord::read(self.git, &self.run.run_id)?.base;
+        let changed = match base {
+            Some((_, base)) => {
+                guard_changes::beyond_base(self.git, &base, &self.work.config, changed, context)?
+            }
+            None => changed,
+        };
+        if changed.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorCode::GuardFailed,
+            format!(
+                "the guard is green on the result, but {}; nothing was changed",
+                guard_changes::words(&changed)
+            ),
+        )
+        .hint("commit these files as the guard leaves them, and let the check only check"))
     }
 
     /// A green exit code counts only where the tests of the beginning were reported.

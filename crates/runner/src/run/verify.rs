@@ -11,7 +11,7 @@ use runner_core::tree;
 
 use crate::checkout::prepare::setup_key;
 use crate::checkout::trial::TrialEnd;
-use crate::checkout::{missing_variable, trial};
+use crate::checkout::{guard_changes, missing_variable, trial};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::{Git, GitCommit, GitHistory};
 use crate::project::Project;
@@ -44,6 +44,9 @@ pub struct VerifyReport {
     pub tree_proven: bool,
     /// Whether setup, its inputs and the variables that it gets are those that the proof names.
     pub same_setup: bool,
+    /// Files of the commit that the guard changed now, but for those that it changes where the run
+    /// began.
+    pub changed: Vec<String>,
     /// Who signed the proof.
     pub signer: ProofSigner,
     /// The end of the output.
@@ -58,6 +61,7 @@ impl VerifyReport {
         self.exit == Some(self.recorded_exit)
             && self.recorded_exit == 0
             && self.tree_proven
+            && self.changed.is_empty()
             && self.signer != ProofSigner::Forged
     }
 }
@@ -120,7 +124,16 @@ pub fn verify(project: &Project, node: &str, context: &mut RunContext<'_>) -> Re
     let is_green = exit == Some(0);
     let hint = || missing_variable::remedy_for(&log, &state.config);
     let setup = setup_key(&git, &proof.commit, &state.config)?;
+    let base = BranchRecord::read(&git, &run_id)?.base;
+    let changed = match base {
+        Some((_, base)) => {
+            guard_changes::beyond_base(&git, &base, &state.config, trial.changed, context)?
+        }
+        // A clone does not know where the run began.
+        None => Vec::new(),
+    };
     Ok(VerifyReport {
+        changed,
         signer: signer_of(&git, &run_id, &proof)?,
         same_setup: setup == proof.setup_sha256,
         hint: (!is_green).then(hint).flatten(),

@@ -9,7 +9,7 @@ use runner_core::paths::is_state_path;
 
 use super::{Iteration, StepContext};
 use crate::base_trial::evidence::BaseEvidence;
-use crate::checkout::trial::{self, TrialEnd};
+use crate::checkout::trial;
 use crate::error::Result;
 use crate::run::beginning::RunBeginning;
 use crate::step::containment::Containment;
@@ -65,13 +65,9 @@ pub(super) fn measure(
     let contained = containment.is_on().then_some(containment);
     let command = &config.guard.command;
     let trial = trial::run(&clean, command, config, contained, limit, context.run)?;
-    let changed = match trial.end {
-        TrialEnd::Exited(_) => clean.checkout.tree.changed_files()?,
-        TrialEnd::TimedOut | TrialEnd::NotStarted(_) => Vec::new(),
-    };
     if evidence.is_outdated() {
         evidence.write(&trial.tests)?;
     }
-    evidence.write_changed(&changed)?;
-    Ok(changed)
+    evidence.write_changed(&trial.changed)?;
+    Ok(trial.changed)
 }

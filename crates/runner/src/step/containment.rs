@@ -18,6 +18,7 @@ use crate::checkout::temp_folder::TempFolder;
 use crate::checkout::{Checkout, LAYER, beside};
 use crate::error::{Error, ErrorCode, Result};
 use crate::limits::WrittenFolders;
+use crate::search_path::own_search_path;
 use crate::step::hidden_paths::ReadingInput;
 use crate::step::network::{ChildNetwork, NetworkInput, NetworkSupport, RefusedHosts};
 use crate::step::promises;
@@ -140,7 +141,7 @@ impl Containment {
         if config.sandbox.mode == SandboxMode::Off {
             return Ok(Containment::NONE);
         }
-        let support = runner_sandbox::detect();
+        let support = runner_sandbox::detect(own_search_path());
         let mechanism = runner_sandbox::choose(config.sandbox.mode, &support)
             .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
         let network = NetworkSupport::find(&mechanism, &support, &config.sandbox.network);

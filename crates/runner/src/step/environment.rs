@@ -10,6 +10,7 @@ use runner_core::paths;
 use runner_sandbox::ProgramError;
 
 use crate::checkout::Checkout;
+use crate::search_path::search_path_of_children;
 use crate::step::Iteration;
 use crate::step::agent::SessionPaths;
 
@@ -181,6 +182,14 @@ pub fn inherited() -> Vec<(OsString, OsString)> {
                 || PASSED_PREFIXES
                     .iter()
                     .any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+        })
+        .map(|(name, value)| {
+            if name == "PATH" {
+                let value = search_path_of_children(&value);
+                (name, value)
+            } else {
+                (name, value)
+            }
         })
         .collect()
 }

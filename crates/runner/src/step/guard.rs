@@ -19,6 +19,7 @@ use super::evidence::EvidenceFindings;
 use super::left_out::{self, LeftOutInput};
 use super::original_tests::OriginalTestsFinding;
 use super::{Iteration, StepContext, prepare};
+use crate::checkout::guard_changes::about_changes;
 use crate::checkout::junit_reports::JunitReports;
 use crate::checkout::prepare::{WarmStart, setup_key};
 use crate::checkout::workspace::RunWorkspace;
@@ -366,24 +367,6 @@ fn about_start(failure: &SpawnFailure) -> String {
         "runner: the guard {}\nrunner: it is a file of the project; make it one that can be started again\n",
         failure.message
     )
-}
-
-/// What is added to the log of a guard that changed what it judges.
-fn about_changes(changed: &[String]) -> String {
-    let mut text =
-        String::from("\nrunner: the guard changed files of the commit that it judges:\n");
-    for name in changed.iter().take(20) {
-        text.push_str("  ");
-        text.push_str(name);
-        text.push('\n');
-    }
-    if changed.len() > 20 {
-        text.push_str("  and more\n");
-    }
-    text.push_str(
-        "runner: commit them as the guard leaves them, and let the check only check (no --fix, no --write)\n",
-    );
-    text
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, FileBatch};
 use crate::git::{self, Git, PendingFiles, TreeEntry};
 use crate::original_tests::TestFiles;
+use crate::search_path::with_search_path;
 use crate::step::file_image;
 use crate::step::file_image::FileImage;
 use crate::step::head_files::FileReader;
@@ -114,9 +115,8 @@ impl<'t> ProtectedFiles<'t> {
         source: FileSource,
         asked: Option<PendingFiles>,
     ) -> Result<Self> {
-        let (module_folders, files): (Vec<&String>, Vec<&String>) = config
-            .guard
-            .protected
+        let listed = with_search_path(&config.guard.protected, project);
+        let (module_folders, files): (Vec<&String>, Vec<&String>) = listed
             .iter()
             .partition(|entry| entry.ends_with(paths::PYTHON_MODULES));
         let module_folders = module_folders.iter().map(|entry| {

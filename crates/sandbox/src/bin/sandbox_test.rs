@@ -52,7 +52,7 @@ fn launcher() -> Vec<OsString> {
 
 fn show_support() -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let support = detect();
+    let support = detect(&path());
     match support.bubblewrap {
         Ok(found) => writeln!(
             out,
@@ -124,7 +124,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         }
     }
     let program: Vec<OsString> = args.collect();
-    let mechanism = mechanism(&name.to_string_lossy(), detect())?;
+    let mechanism = mechanism(&name.to_string_lossy(), detect(&path()))?;
     let wrapped = plan(&policy)?.wrap(&mechanism, &launcher(), &program);
     Err(command(&wrapped)?.current_dir(&policy.project).exec())
 }
@@ -145,7 +145,7 @@ fn time(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         .ok_or_else(|| io::Error::other("a number is missing"))?;
     let project = PathBuf::from(args.next().unwrap_or_default());
     let begun = Instant::now();
-    let support = detect();
+    let support = detect(&path());
     let detecting = begun.elapsed();
     let policy = WritePolicy {
         read_only: ["config", "hooks", "info"]
@@ -199,4 +199,8 @@ fn time(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         writeln!(out, "{name:12} median {median:?}, best {best:?}")?;
     }
     Ok(())
+}
+
+fn path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_default()
 }

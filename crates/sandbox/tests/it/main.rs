@@ -230,6 +230,11 @@ fn with(mechanism: &'static str, test: impl Fn(Case)) {
     }
 }
 
+/// What this machine has.
+fn detect() -> SandboxSupport {
+    runner_sandbox::detect(&std::env::var_os("PATH").unwrap_or_default())
+}
+
 fn is_there(mechanism: &str, support: &SandboxSupport) -> bool {
     let missing = match mechanism {
         "bubblewrap" => support.bubblewrap.as_ref().err(),

@@ -22,7 +22,7 @@ fn inside_our_own() {
         let works = ran.stdout.starts_with("bubblewrap ");
         let is_root = rustix::process::geteuid().is_root() && !case.nobody;
         assert_eq!(works, !is_root, "{case}: {ran:?}");
-        let landlock = runner_sandbox::detect().landlock.is_ok();
+        let landlock = crate::detect().landlock.is_ok();
         assert_eq!(
             ran.stdout.contains("\nlandlock "),
             landlock,
@@ -55,7 +55,7 @@ fn where_user_namespaces_are_off() {
         ];
         let ran = detected_in(&case, &outer);
         assert!(ran.stdout.starts_with("no bubblewrap: "), "{case}: {ran:?}");
-        let landlock = runner_sandbox::detect().landlock.is_ok();
+        let landlock = crate::detect().landlock.is_ok();
         assert_eq!(
             ran.stdout.contains("\nlandlock "),
             landlock,

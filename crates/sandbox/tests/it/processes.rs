@@ -278,7 +278,7 @@ fn a_monitor_that_is_asked_to_end_takes_all_along() {
 #[test]
 fn signals_do_not_leave() {
     each(|case| {
-        if !case.is_bubblewrap() && runner_sandbox::detect().landlock.is_ok_and(|abi| abi < 6) {
+        if !case.is_bubblewrap() && crate::detect().landlock.is_ok_and(|abi| abi < 6) {
             return;
         }
         let mut victim = case.plain(&["sleep", "1000"]).spawn().unwrap();

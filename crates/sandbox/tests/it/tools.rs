@@ -161,7 +161,7 @@ fn open_caches(case: &mut Case) {
 #[test]
 fn cargo_builds_with_a_read_only_home() {
     for mechanism in ["bubblewrap", "landlock"] {
-        if !crate::is_there(mechanism, &runner_sandbox::detect()) {
+        if !crate::is_there(mechanism, &crate::detect()) {
             continue;
         }
         let mut case = Case::new(mechanism, false);

@@ -196,7 +196,7 @@ fn root_is_still_root() {
         return;
     }
     for mechanism in ["bubblewrap", "landlock"] {
-        if !crate::is_there(mechanism, &runner_sandbox::detect()) {
+        if !crate::is_there(mechanism, &crate::detect()) {
             continue;
         }
         let case = Case::new(mechanism, false);
