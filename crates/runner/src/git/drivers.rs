@@ -195,7 +195,7 @@ mod tests {
             ("sh elsewhere.sh", true),
             ("make -s clean-filter", true),
             ("git-lfs clean -- %f", false),
-            ("/usr/bin/sed -e s/a/b/", false),
+            ("/usr/bin/tr a b", false),
             ("$HOME/bin/mine", false),
         ] {
             let found = names_file_in(root.path(), command.as_bytes());
