@@ -303,6 +303,7 @@ fn required_refuses_without_any_and_auto_goes_on_with_a_remark() {
         bubblewrap: Err(missing("gone")),
         landlock: Err(missing("too old")),
         has_broker: false,
+        has_ipc: false,
     };
     let refusal =
         runner_sandbox::choose(runner_core::config::SandboxMode::Required, &none).unwrap_err();

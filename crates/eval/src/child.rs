@@ -188,6 +188,8 @@ impl ChildContext<'_> {
             grace,
             monitor,
             hold_lock: None,
+            task_limit: None,
+            cannot_start: None,
         };
         let mut sink = ChildSink {
             log: CappedOutput::new(),

@@ -129,6 +129,9 @@ fn check(spec: &Spec) -> Result<(), SpawnFailure> {
             message,
         })
     };
+    if let Some(failure) = &spec.cannot_start {
+        return Err(failure.clone());
+    }
     let program = spec.argv.first().cloned().unwrap_or_default();
     if program.is_empty() {
         return refuse("cannot start a program without a name".to_owned());

@@ -42,6 +42,7 @@ mod layer;
 mod layout;
 mod mechanism;
 mod monitor;
+mod namespaces;
 mod network;
 mod policy;
 mod privileges;

@@ -282,6 +282,26 @@ pub(crate) const ATTACKS: &[AttackCase] = &[
         "test -e /dev/shm/planted-5",
     ),
     leaves(
+        "shared memory of System V",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(None).shmget(0x52554e31, 64, 0o1666) < 0)'",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(None).shmget(0x52554e31, 64, 0o666) < 0)'",
+    ),
+    leaves(
+        "a semaphore of System V",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(None).semget(0x52554e31, 1, 0o1666) < 0)'",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(None).semget(0x52554e31, 1, 0o666) < 0)'",
+    ),
+    leaves(
+        "a message queue of System V",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(None).msgget(0x52554e31, 0o1666) < 0)'",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(None).msgget(0x52554e31, 0o666) < 0)'",
+    ),
+    leaves(
+        "a message queue of POSIX",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(\"librt.so.1\").mq_open(b\"/planted-7\", 0o102, 0o666, None) < 0)'",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(\"librt.so.1\").mq_open(b\"/planted-7\", 2) < 0)'",
+    ),
+    leaves(
         "a file in the home folder",
         "echo x > \"$HOME/.planted-6\"",
         "test -e \"$HOME/.planted-6\"",

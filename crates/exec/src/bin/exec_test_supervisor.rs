@@ -70,6 +70,8 @@ fn spec(argv: Vec<OsString>) -> io::Result<Spec> {
         grace: Duration::from_secs(5),
         monitor: false,
         hold_lock: None,
+        task_limit: None,
+        cannot_start: None,
     })
 }
 

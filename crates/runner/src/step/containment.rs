@@ -1,7 +1,7 @@
 //! Where agent and guard may write, and the temp folder that each of them has alone.
 
 use std::cell::RefCell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use runner_agents::Invocation;
 use runner_core::config::{ChildKind, Config, NetworkConfig, SandboxMode};
 use runner_core::paths;
+use runner_exec::SpawnFailure;
 use runner_sandbox::{Mechanism, WritePolicy};
 
 use crate::checkout::caches::{CacheRequest, ChildCaches};
@@ -91,6 +92,9 @@ pub(crate) struct ContainedCommand {
     pub(crate) argv: Vec<OsString>,
     /// The environment, with the child's own temp folder in it.
     pub(crate) env: Vec<(OsString, OsString)>,
+    /// Why it cannot be started, where it is to be contained: nothing is tried then, because what
+    /// starts after all would do so without its wrapper.
+    pub(crate) cannot_start: Option<SpawnFailure>,
     /// Whether its first process only watches over the others.
     pub(crate) monitor: bool,
     /// What a person should know.
@@ -230,17 +234,19 @@ impl Containment {
         self.mechanism.setup_failure(exit?, output)
     }
 
-    /// Wraps an argv. One that cannot be started stays as it is, so that this
-    /// shows: inside a wrapper it would look like a program that failed.
+    /// Wraps an argv. One that cannot be started is not wrapped, and says why: inside
+    /// a wrapper it would look like a program that failed.
     pub(crate) fn wrap(
         &self,
         argv: &[OsString],
         roots: &ContainmentInput<'_>,
     ) -> Result<ContainedCommand> {
         let temp = TempFolder::make(roots.checkout.path())?;
-        if !self.is_on() || !can_be_started(argv, roots) {
+        let cannot_start = self.is_on().then(|| cannot_start(argv, roots)).flatten();
+        if !self.is_on() || cannot_start.is_some() {
             return Ok(ContainedCommand {
                 argv: argv.to_vec(),
+                cannot_start,
                 env: environment::with_temp_folder(roots.env, temp.path()),
                 monitor: false,
                 notes: Vec::new(),
@@ -283,6 +289,7 @@ impl Containment {
         let env = environment::with_private(roots.env, private);
         Ok(ContainedCommand {
             argv: plan.wrap(&self.mechanism, &launcher, argv),
+            cannot_start: None,
             env: network.environment(env),
             monitor: self.mechanism.has_monitor(),
             notes,
@@ -336,10 +343,14 @@ fn named_paths(argv: &[OsString], env: &[(OsString, OsString)]) -> Vec<PathBuf> 
     paths
 }
 
-fn can_be_started(argv: &[OsString], roots: &ContainmentInput<'_>) -> bool {
+fn cannot_start(argv: &[OsString], roots: &ContainmentInput<'_>) -> Option<SpawnFailure> {
     let folder = roots.checkout.project.root();
-    argv.first()
-        .is_some_and(|program| environment::resolve(program, folder, roots.env).is_ok())
+    let program = argv.first().map_or(OsStr::new(""), OsString::as_os_str);
+    let refused = environment::resolve(program, folder, roots.env).err()?;
+    Some(SpawnFailure {
+        not_found: refused.not_found,
+        message: refused.message,
+    })
 }
 
 /// Where the agent's CLI keeps its own files, by the environment that it gets.
