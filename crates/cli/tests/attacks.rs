@@ -163,6 +163,16 @@ impl AttackGround {
         });
         repo.start_run(GOAL, &["sh", "-c", &guard]);
         write("repo/.runner/fleet/secret", SECRET);
+        // What the user has beside what is committed.
+        let linked = root.join("linked").display().to_string();
+        repo.git(&["worktree", "add", "--quiet", "--detach", &linked]);
+        repo.git(&["config", "http.extraHeader", SECRET]);
+        let exclude = root.join("repo/.git/info/exclude");
+        let before = fs::read_to_string(&exclude).unwrap_or_default();
+        write("repo/.git/info/exclude", &format!("{before}\n.env\n"));
+        for name in ["repo/.env", "linked/.env"] {
+            write(name, SECRET);
+        }
         AttackGround {
             repo,
             decoy,

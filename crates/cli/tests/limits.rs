@@ -125,6 +125,14 @@ fn a_bomb_of_processes_ends_its_session() {
 /// The user that an ordinary one is here.
 const NOBODY: u32 = 65_534;
 
+/// Makes all of a repository a user's.
+fn give_to(repo: &TestRepo, user: u32) {
+    let mut give = repo.hermetic("chown");
+    give.args(["-R", &format!("{user}:{user}")])
+        .arg(repo.root());
+    repo.spawn(give).wait().success();
+}
+
 /// How many tasks that user has.
 fn tasks_of_nobody() -> u64 {
     let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -149,10 +157,7 @@ fn a_bomb_that_is_faster_than_any_look_meets_a_limit_of_the_kernel() {
         // The build folder may be closed to others.
         let binary = repo.root().join("runner");
         fs::copy(BIN, &binary).unwrap();
-        let mut give = repo.hermetic("chown");
-        give.args(["-R", &format!("{NOBODY}:{NOBODY}")])
-            .arg(repo.root());
-        repo.spawn(give).wait().success();
+        give_to(&repo, NOBODY);
         let before = tasks_of_nobody();
         // Whatever becomes of the runner's limit, this one spares the machine.
         let mut step = repo.hermetic("prlimit");
@@ -168,6 +173,7 @@ fn a_bomb_that_is_faster_than_any_look_meets_a_limit_of_the_kernel() {
             ended.exists()
         });
         let run = running.wait();
+        give_to(&repo, 0);
         let meta = assert_runner_error(&repo, &run, 1, "resources");
         says(&meta, &["processes = 30"], &small.name());
         assert_no_process(&repo.root().display().to_string());

@@ -49,6 +49,7 @@ mod privileges;
 mod program;
 mod readable;
 mod secrets;
+mod settings;
 mod support;
 
 pub use folders::expand_home;
@@ -58,5 +59,6 @@ pub use mechanism::{Mechanism, SandboxRefusal, choose};
 pub use network::{NetworkAccess, PROXY_VARIABLES};
 pub use policy::{LayeredFolder, LeftOutPath, MountPlan, WritePolicy, wrap};
 pub use program::{ProgramError, resolve_program};
-pub use secrets::{SecretPlaces, without_tokens};
+pub use secrets::SecretPlaces;
+pub use settings::{SettingsFormat, included_settings, without_tokens};
 pub use support::{Bubblewrap, SandboxSupport, UnavailableReason, detect, network_namespace};

@@ -145,6 +145,18 @@ pub(crate) const ATTACKS: &[AttackCase] = &[
         "a browser profile",
         "grep -rq \"$SECRET\" \"$REAL/home/.mozilla\"",
     ),
+    reads(
+        "a login in the project's git config",
+        "grep -q \"$SECRET\" \"$REAL/repo/.git/config\"",
+    ),
+    reads(
+        "a file of the user's checkout that git ignores",
+        "grep -q \"$SECRET\" \"$REAL/repo/.env\"",
+    ),
+    reads(
+        "a file of another work tree that git ignores",
+        "grep -q \"$SECRET\" \"$REAL/linked/.env\"",
+    ),
     runner(
         "variables of the runner",
         "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -q \"^ONLY_OUTSIDE=$SECRET\"",

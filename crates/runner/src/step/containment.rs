@@ -425,11 +425,13 @@ impl ContainmentInput<'_> {
         read_only.extend(paths::OWNED.iter().map(|path| root.join(path)));
         read_only.extend(self.checkout.closed.iter().cloned());
         writable.extend(self.agent_homes.iter().cloned());
+        let mut opened = Vec::new();
         for text in self.config.sandbox.writable_for(self.kind) {
             let path =
                 runner_sandbox::expand_home(text, home.as_deref(), root).map_err(|message| {
                     Error::new(ErrorCode::Config, format!("[sandbox] writable: {message}"))
                 })?;
+            opened.push(path.clone());
             writable.push(path);
         }
         // As the private home has it.
@@ -446,7 +448,10 @@ impl ContainmentInput<'_> {
         let reading = reading.rules()?;
         let mut in_sight = named_paths(argv, self.env);
         in_sight.extend_from_slice(&reading.in_sight);
+        in_sight.extend(self.checkout.project_paths.in_sight(self.env));
+        let opened = [&reading.in_sight[..], &opened].concat();
         let mut hidden = self.checkout.hidden.clone();
+        hidden.extend(self.checkout.project_paths.hidden(home.as_deref(), &opened));
         hidden.extend_from_slice(&reading.hidden);
         let replaced = reading.replaced_in(temp)?;
         Ok(WritePolicy {
