@@ -75,7 +75,7 @@ pub(crate) fn gaps(
             );
             add(
                 !support.has_ipc,
-                "verdicts",
+                "caches",
                 "what a session leaves in System V shared memory, semaphores and message queues, and in POSIX \
                  message queues, is there for the guard and for later verdicts: this user can have no namespace for them",
                 "install bubblewrap, or allow unprivileged user namespaces",
@@ -161,14 +161,14 @@ mod tests {
                 7,
                 false,
                 open,
-                &["modes", "sockets", "verdicts"],
+                &["modes", "sockets", "caches"],
             ),
             (
                 &Mechanism::Landlock,
                 2,
                 false,
                 closed,
-                &["writing", "modes", "sockets", "verdicts", "processes"],
+                &["writing", "modes", "sockets", "caches", "processes"],
             ),
             (&Mechanism::None, 0, false, open, &[]),
         ] {
