@@ -13,7 +13,7 @@ use crate::home::{self, HomeContent, HomeInput};
 use crate::hosts::{self, AgentHostsInput};
 use crate::lax::{LaxInt, LaxList, LaxObject, LaxText};
 use crate::probe::{CliHelp, CliLogin, CliProbe, CliVersion};
-use crate::reader::{AgentReader, SessionEnding, StderrTail, bounded, is_object, kept};
+use crate::reader::{AgentReader, SessionEnding, StderrTail, bounded, kept, read_event};
 use crate::shell::unwrapped;
 use crate::usage::SessionUsage;
 use crate::{AgentSpec, Backend, Invocation, LoginFile, MovedHome, words};
@@ -294,6 +294,8 @@ struct CodexReader {
     /// What may have been only a remark about a new attempt.
     last_error: Option<String>,
     completed: bool,
+    /// Whether nothing came after its end.
+    over: bool,
     stderr: StderrTail,
 }
 
@@ -333,11 +335,14 @@ impl CodexReader {
 
 impl AgentReader for CodexReader {
     fn line(&mut self, line: &[u8]) -> Vec<AgentEvent> {
-        if !is_object(line) {
+        let Some(line) = read_event::<CodexLine<'_>>(line) else {
             return Vec::new();
-        }
-        let Ok(line) = serde_json::from_slice::<CodexLine<'_>>(line) else {
-            return Vec::new();
+        };
+        // Whatever said that it is over, it goes on where something follows.
+        self.over = match line.kind.get() {
+            "turn.completed" | "turn.failed" => true,
+            "turn.started" | "item.started" | "item.completed" => false,
+            _ => self.over,
         };
         match (line.kind.get(), &line.item.0) {
             ("turn.started", _) => {
@@ -353,7 +358,7 @@ impl AgentReader for CodexReader {
                     return Vec::new();
                 };
                 // The count is of the whole session, also in a second turn.
-                self.usage.merge(&SessionUsage {
+                self.usage.raise(&SessionUsage {
                     input_tokens: tokens.input.count(),
                     cached_input_tokens: tokens.cached_input.count(),
                     output_tokens: tokens.output.count(),
@@ -393,7 +398,7 @@ impl AgentReader for CodexReader {
     }
 
     fn is_over(&self) -> bool {
-        self.completed || self.failed.is_some()
+        self.over
     }
 
     fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> SessionEnding {

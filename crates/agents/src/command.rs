@@ -11,7 +11,7 @@ use crate::failure::AgentFailure;
 use crate::hosts::AgentHostsInput;
 use crate::lax::{LaxFlag, LaxInt, LaxNumber, LaxText};
 use crate::probe::{CliLogin, CliProbe};
-use crate::reader::{AgentReader, SessionEnding, StderrTail, is_object, kept};
+use crate::reader::{AgentReader, SessionEnding, StderrTail, kept, read_event};
 use crate::usage::SessionUsage;
 use crate::{AgentSpec, Backend, Invocation};
 
@@ -113,10 +113,7 @@ struct CommandReader {
 
 impl AgentReader for CommandReader {
     fn line(&mut self, line: &[u8]) -> Vec<AgentEvent> {
-        if !is_object(line) {
-            return Vec::new();
-        }
-        let Ok(line) = serde_json::from_slice::<CommandLine<'_>>(line) else {
+        let Some(line) = read_event::<CommandLine<'_>>(line) else {
             return Vec::new();
         };
         let event = match line.event.get() {

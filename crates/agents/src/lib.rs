@@ -36,7 +36,7 @@ pub use home::login::{LoginFile, LoginPlace};
 pub use home::{HomeContent, HomeEntry, HomeInput};
 pub use hosts::AgentHostsInput;
 pub use probe::{CliHelp, CliLogin, CliProbe, CliVersion, VersionFit};
-pub use reader::{AgentReader, SessionEnding};
+pub use reader::{AgentReader, EventLine, SessionEnding};
 pub use runner_core::mask::{mask_text, masked};
 pub use usage::SessionUsage;
 

@@ -14,7 +14,7 @@ use crate::home::{self, HomeContent, HomeInput};
 use crate::hosts::{self, AgentHostsInput};
 use crate::lax::{LaxInt, LaxNumber, LaxObject, LaxText};
 use crate::probe::{CliHelp, CliLogin, CliProbe, CliVersion};
-use crate::reader::{AgentReader, SessionEnding, StderrTail, is_object, kept};
+use crate::reader::{AgentReader, SessionEnding, StderrTail, kept, read_event};
 use crate::usage::SessionUsage;
 use crate::{AgentSpec, Backend, Invocation, LoginFile, MovedHome, variables, words};
 
@@ -409,10 +409,7 @@ impl OpencodeReader {
 
 impl AgentReader for OpencodeReader {
     fn line(&mut self, line: &[u8]) -> Vec<AgentEvent> {
-        if !is_object(line) {
-            return Vec::new();
-        }
-        let Ok(line) = serde_json::from_slice::<OpencodeLine<'_>>(line) else {
+        let Some(line) = read_event::<OpencodeLine<'_>>(line) else {
             return Vec::new();
         };
         match (line.kind.get(), &line.part.0) {

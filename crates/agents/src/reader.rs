@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use jiff::Timestamp;
 use runner_core::output::MAX_OUTPUT_BYTES;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::LocalZone;
 use crate::event::{AgentEvent, MAX_ERROR_CHARS, one_paragraph};
@@ -121,9 +123,76 @@ pub(crate) fn kept(text: &str) -> String {
     one_paragraph(text, 16_000)
 }
 
-/// Whether the line may be an event at all.
-pub(crate) fn is_object(line: &[u8]) -> bool {
-    line.trim_ascii_start().first() == Some(&b'{')
+/// The event of a line, as far as it is of interest; it may end a line that begins with something else.
+pub(crate) fn read_event<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Option<T> {
+    let begins = line.trim_ascii_start().first() == Some(&b'{');
+    let whole = begins.then(|| serde_json::from_slice(line).ok()).flatten();
+    whole.or_else(|| match EventLine::of(line) {
+        EventLine::Glued(object) => serde_json::from_slice(object).ok(),
+        _ => None,
+    })
+}
+
+/// A line longer than this is not searched for an event.
+const MAX_SEARCHED: usize = 1 << 20;
+
+/// How many places in a line may be where an event begins.
+const MAX_PLACES: usize = 64;
+
+/// How the events of the CLIs begin.
+const BEGINNING: &[u8] = b"{\"type\"";
+
+/// What a line of a CLI that prints events is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventLine<'a> {
+    /// One JSON object.
+    Whole(&'a [u8]),
+    /// Something, and an object that ends the line: whatever a tool writes to the CLI's output
+    /// stands in front of what the CLI prints next.
+    Glued(&'a [u8]),
+    /// The beginning of an object, and none that is whole.
+    Broken,
+    /// No event, such as a warning.
+    Other,
+}
+
+impl<'a> EventLine<'a> {
+    /// Looks at a line.
+    pub fn of(line: &'a [u8]) -> Self {
+        let is_object = |text: &[u8]| serde_json::from_slice::<IgnoredAny>(text).is_ok();
+        let line = line.trim_ascii();
+        let begins = line.first() == Some(&b'{');
+        if begins && is_object(line) {
+            return EventLine::Whole(line);
+        }
+        // From the end: what stands in front may be anything. No two places fit, for an object
+        // that is part of another one ends before it.
+        let ends = line.last() == Some(&b'}') && line.len() <= MAX_SEARCHED;
+        let windows = ends.then(|| line.windows(BEGINNING.len()).enumerate().rev());
+        let places = windows.into_iter().flatten();
+        let mut places = places
+            .filter(|(_, text)| *text == BEGINNING)
+            .take(MAX_PLACES);
+        let found = places.find(|(at, _)| *at > 0 && is_object(&line[*at..]));
+        match found {
+            Some((at, _)) => EventLine::Glued(&line[at..]),
+            None if begins => EventLine::Broken,
+            None => EventLine::Other,
+        }
+    }
+
+    /// The object.
+    pub fn object(self) -> Option<&'a [u8]> {
+        match self {
+            EventLine::Whole(object) | EventLine::Glued(object) => Some(object),
+            EventLine::Broken | EventLine::Other => None,
+        }
+    }
+
+    /// Whether somebody else than the CLI had a hand in it, or it was cut off.
+    pub fn is_disturbed(self) -> bool {
+        matches!(self, EventLine::Glued(_) | EventLine::Broken)
+    }
 }
 
 #[cfg(test)]
@@ -159,6 +228,37 @@ mod tests {
                 .message
                 .starts_with("x did not end by itself: line 93 line 94")
         );
+    }
+
+    #[test]
+    fn an_event_behind_what_a_tool_wrote() {
+        use EventLine::{Broken, Glued, Other, Whole};
+        let event = r#"{"type":"result","usage":{"type":"x"},"a":"{\"type\":1}"}"#;
+        let event = event.as_bytes();
+        let fragments = "{\"type\":[".repeat(200);
+        for (before, expected) in [
+            ("", Whole(event)),
+            ("  ", Whole(event)),
+            ("Warning: ", Glued(event)),
+            ("{\"type\":\"result\",\"usage\":{", Glued(event)),
+            ("{\"x\":\"", Glued(event)),
+            ("{\"type\":\"result\"}", Glued(event)),
+            (&fragments, Glued(event)),
+        ] {
+            let line = [before.as_bytes(), event].concat();
+            assert_eq!(EventLine::of(&line), expected, "{before}");
+            assert_eq!(EventLine::of(&line).object(), Some(event));
+        }
+        for (line, expected) in [
+            ("", Other),
+            ("a warning", Other),
+            ("in {braces}", Other),
+            ("{\"type\":\"result\"", Broken),
+            ("{\"type\":1} and more", Broken),
+            ("{not json}", Broken),
+        ] {
+            assert_eq!(EventLine::of(line.as_bytes()), expected, "{line}");
+        }
     }
 
     #[test]

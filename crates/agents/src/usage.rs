@@ -36,6 +36,26 @@ impl SessionUsage {
         self.cost_usd = later.cost_usd.or(self.cost_usd);
     }
 
+    /// Takes over another count of the same session as far as it is larger: a tool of the session can
+    /// print to the CLI's own output, and nothing that was counted once may become less by that.
+    pub(crate) fn raise(&mut self, other: &SessionUsage) {
+        // What came from no cache costs more: more cached tokens may not make it less.
+        let fresh = |usage: &SessionUsage| {
+            let (input, cached) = (usage.input_tokens?, usage.cached_input_tokens?);
+            Some(input.saturating_sub(cached))
+        };
+        let fresh = fresh(self).max(fresh(other));
+        let cached = self.cached_input_tokens.max(other.cached_input_tokens);
+        self.input_tokens = self.input_tokens.max(other.input_tokens);
+        self.cached_input_tokens = match (self.input_tokens, fresh) {
+            (Some(input), Some(fresh)) => Some(input.saturating_sub(fresh)),
+            _ => cached,
+        };
+        self.output_tokens = self.output_tokens.max(other.output_tokens);
+        let costs = [self.cost_usd, other.cost_usd].into_iter().flatten();
+        self.cost_usd = costs.reduce(f64::max);
+    }
+
     /// Tokens read and written together, if anything is known of them.
     pub fn total_tokens(&self) -> Option<u64> {
         match (self.input_tokens, self.output_tokens) {
@@ -117,6 +137,39 @@ mod tests {
             ..SessionUsage::default()
         });
         assert_eq!((sum.output_tokens, sum.cost_usd), (Some(9), Some(0.5)));
+    }
+
+    #[test]
+    fn no_other_count_lowers_what_was_counted() {
+        let (none, all) = (SessionUsage::default(), usage(100, 80, 10));
+        let with_cost = |cost, it| SessionUsage {
+            cost_usd: Some(cost),
+            ..it
+        };
+        for (first, second, expected) in [
+            (none, all, all),
+            (all, none, all),
+            (all, usage(1, 0, 1), all),
+            (usage(1, 0, 1), all, usage(100, 80, 10)),
+            // More cached tokens do not make the others fewer.
+            (all, usage(100, 100, 10), all),
+            (all, usage(1000, 1000, 10), usage(1000, 980, 10)),
+            (all, usage(300, 250, 9), usage(300, 250, 10)),
+            (
+                with_cost(2.0, all),
+                with_cost(0.1, none),
+                with_cost(2.0, all),
+            ),
+            (
+                with_cost(0.1, none),
+                with_cost(2.0, all),
+                with_cost(2.0, all),
+            ),
+        ] {
+            let mut found = first;
+            found.raise(&second);
+            assert_eq!(found, expected, "{first:?} {second:?}");
+        }
     }
 
     #[test]

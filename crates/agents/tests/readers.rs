@@ -151,7 +151,7 @@ fn odd_lines_are_ignored() {
             b"[]",
             b"null",
             b"plain words",
-            b"\xff\xfe{\"type\":\"error\"}",
+            b"\xff\xfe{\"type\":\"error\"}\xff",
             b"{\"type\":{\"a\":1},\"event\":[2]}",
             b"{\"type\":\"unheard of\",\"event\":\"unheard of\"}",
             b"{\"type\":\"item.completed\",\"item\":\"text\"}",
@@ -198,6 +198,72 @@ fn a_later_turn_of_codex_counts_the_whole_session() {
         reader.line(line.as_bytes());
     }
     assert_eq!(reader.usage().input_tokens, Some(250));
+}
+
+/// A session whose tools print to the output of the CLI: the lines, and what the largest count of
+/// tokens is.
+#[test]
+fn a_tool_that_prints_events_lowers_no_count() {
+    let claude = [
+        r#"{"type":"assistant","message":{"id":"a","usage":{"input_tokens":1000,"output_tokens":100}}}"#,
+        r#"{"type":"assistant","message":{"id":"a","usage":{"input_tokens":1,"output_tokens":1}}}"#,
+        r#"{"type":"result","usage":{"input_tokens":1,"output_tokens":1},"total_cost_usd":0.01}"#,
+    ];
+    let real = r#"{"type":"result","usage":{"input_tokens":2000,"output_tokens":300},"total_cost_usd":1.5}"#;
+    let codex = [
+        r#"{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}"#,
+        r#"{"type":"turn.completed","usage":{"input_tokens":1}}{"type":"turn.completed","usage":{"input_tokens":1}}"#,
+    ];
+    let turn = r#"{"type":"turn.completed","usage":{"input_tokens":2000,"output_tokens":300}}"#;
+    let opencode =
+        [r#"{"type":"step_finish","part":{"tokens":{"input":-5000,"output":-5000},"cost":-9}}"#];
+    let step = r#"{"type":"step_finish","part":{"tokens":{"input":2000,"output":300},"cost":1.5}}"#;
+    for (kind, forged, real, cost) in [
+        (BackendKind::Claude, &claude[..], real, Some(1.5)),
+        (BackendKind::Codex, &codex, turn, None),
+        (BackendKind::Opencode, &opencode, step, Some(1.5)),
+    ] {
+        let glued = format!("{{\"type\":\"result\",\"usage\":{{{real}");
+        // Before and after, with the real line glued to a fragment.
+        let before: Vec<&str> = forged.iter().copied().chain([glued.as_str()]).collect();
+        let after: Vec<&str> = [real].into_iter().chain(forged.iter().copied()).collect();
+        for lines in [before, after] {
+            let mut reader = backend(kind).reader();
+            let mut most = 0;
+            for line in &lines {
+                reader.line(line.as_bytes());
+                let tokens = reader.usage().total_tokens().unwrap_or_default();
+                assert!(tokens >= most, "{kind:?}: {line}");
+                most = tokens;
+            }
+            let usage = finish(reader, Some(0)).usage;
+            assert!(most >= 2300, "{kind:?}: {lines:?}");
+            assert_eq!(usage.total_tokens(), Some(most));
+            assert_eq!(usage.cost_usd, cost, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_session_that_goes_on_is_not_over() {
+    for (kind, end, more) in [
+        (
+            BackendKind::Claude,
+            r#"{"type":"result","result":"x"}"#,
+            r#"{"type":"assistant","message":{"id":"a"}}"#,
+        ),
+        (
+            BackendKind::Codex,
+            r#"{"type":"turn.completed"}"#,
+            r#"{"type":"item.started","item":{"type":"command_execution"}}"#,
+        ),
+    ] {
+        let mut reader = backend(kind).reader();
+        reader.line(end.as_bytes());
+        assert!(reader.is_over(), "{kind:?}");
+        reader.line(more.as_bytes());
+        assert!(!reader.is_over(), "{kind:?}");
+    }
 }
 
 #[test]

@@ -50,9 +50,21 @@ struct AttackGround {
     _unix: (UnixListener, UnixListener, UnixDatagram),
 }
 
+/// Removes what the machine keeps for all once a child without a sandbox has left it.
+fn remove_shared(repo: &TestRepo) {
+    let _ = fs::remove_file("/dev/shm/planted-5");
+    for kind in ["-M", "-S", "-Q"] {
+        let removed = repo.hermetic("ipcrm").args([kind, "0x52554e31"]).output();
+        assert!(removed.is_ok(), "{removed:?}");
+    }
+    let program = "import ctypes; ctypes.CDLL('librt.so.1').mq_unlink(b'/planted-7')";
+    let removed = repo.hermetic("python3").args(["-c", program]).output();
+    assert!(removed.is_ok(), "{removed:?}");
+}
+
 impl Drop for AttackGround {
     fn drop(&mut self) {
-        let _ = fs::remove_file("/dev/shm/planted-5");
+        remove_shared(&self.repo);
         let _ = self.decoy.kill();
         let _ = self.decoy.wait();
     }
@@ -63,7 +75,7 @@ impl AttackGround {
         let mut repo = with_mechanism(mechanism);
         let root = repo.root().to_owned();
         // What an earlier one without a sandbox left for all.
-        let _ = fs::remove_file("/dev/shm/planted-5");
+        remove_shared(&repo);
         let write = |name: &str, text: &str| {
             let path = root.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -151,6 +163,16 @@ impl AttackGround {
         });
         repo.start_run(GOAL, &["sh", "-c", &guard]);
         write("repo/.runner/fleet/secret", SECRET);
+        // What the user has beside what is committed.
+        let linked = root.join("linked").display().to_string();
+        repo.git(&["worktree", "add", "--quiet", "--detach", &linked]);
+        repo.git(&["config", "http.extraHeader", SECRET]);
+        let exclude = root.join("repo/.git/info/exclude");
+        let before = fs::read_to_string(&exclude).unwrap_or_default();
+        write("repo/.git/info/exclude", &format!("{before}\n.env\n"));
+        for name in ["repo/.env", "linked/.env"] {
+            write(name, SECRET);
+        }
         AttackGround {
             repo,
             decoy,

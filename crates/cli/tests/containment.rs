@@ -186,6 +186,29 @@ fn a_guard_or_agent_that_cannot_be_started_is_a_runner_error() {
     }
 }
 
+/// The kernel follows five scripts to their interpreter.
+#[test]
+fn a_guard_behind_many_scripts_is_contained() {
+    for mechanism in MECHANISMS {
+        let mut repo = with_mechanism(mechanism);
+        let planted = repo.root().join("planted");
+        for number in 1..5 {
+            write_program(
+                &repo.path(&format!("s{number}")),
+                &format!("#!./s{}\n", number + 1),
+            );
+        }
+        let last = format!("#!/bin/sh\necho x > '{}'\nexit 0\n", planted.display());
+        write_program(&repo.path("s5"), &last);
+        repo.commit_all("scripts");
+        repo.agent("echo work > work.txt; out done worked");
+        repo.start_run(GOAL, &["./s1"]);
+        let report = step(&repo, mechanism);
+        assert_eq!(report["guard"], "pass", "{mechanism}");
+        assert!(!planted.exists(), "{mechanism}");
+    }
+}
+
 #[test]
 fn what_was_used_is_recorded_and_shown() {
     for (mechanism, mode, told) in [
@@ -303,6 +326,7 @@ fn required_refuses_without_any_and_auto_goes_on_with_a_remark() {
         bubblewrap: Err(missing("gone")),
         landlock: Err(missing("too old")),
         has_broker: false,
+        has_ipc: false,
     };
     let refusal =
         runner_sandbox::choose(runner_core::config::SandboxMode::Required, &none).unwrap_err();

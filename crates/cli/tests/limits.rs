@@ -9,6 +9,7 @@
 mod agent_support;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use agent_support::contained::{ALL, with_mechanism};
@@ -118,6 +119,66 @@ fn a_bomb_of_processes_ends_its_session() {
     for small in Small::all() {
         let bomb = format!("for i in $(seq 60); do {HANG} & done; wait");
         small.ends(&bomb, &["[sandbox.limits] processes = 30"]);
+    }
+}
+
+/// The user that an ordinary one is here.
+const NOBODY: u32 = 65_534;
+
+/// Makes all of a repository a user's.
+fn give_to(repo: &TestRepo, user: u32) {
+    let mut give = repo.hermetic("chown");
+    give.args(["-R", &format!("{user}:{user}")])
+        .arg(repo.root());
+    repo.spawn(give).wait().success();
+}
+
+/// How many tasks that user has.
+fn tasks_of_nobody() -> u64 {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let tasks = entries.filter_map(|entry| entry.path().join("task").metadata().ok());
+    let own = tasks.filter(|meta| meta.uid() == NOBODY);
+    own.map(|meta| meta.nlink().saturating_sub(2)).sum()
+}
+
+#[test]
+fn a_bomb_that_is_faster_than_any_look_meets_a_limit_of_the_kernel() {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        eprintln!("skipped: only root can become an ordinary user");
+        return;
+    }
+    for mechanism in ALL {
+        let small = Small {
+            mechanism,
+            means: "off",
+        };
+        let bomb = "while True:\n  try: os.fork()\n  except OSError: pass";
+        let repo = small.repo(&python(bomb), "true");
+        // The build folder may be closed to others.
+        let binary = repo.root().join("runner");
+        fs::copy(BIN, &binary).unwrap();
+        give_to(&repo, NOBODY);
+        let before = tasks_of_nobody();
+        // Whatever becomes of the runner's limit, this one spares the machine.
+        let mut step = repo.hermetic("prlimit");
+        step.args(["--nproc=5000", "setpriv", "--clear-groups"])
+            .args([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")])
+            .arg(&binary)
+            .arg("step");
+        let running = repo.spawn(step);
+        let mut most = 0;
+        let ended = repo.iteration(1).join("meta.json");
+        eventually("the end of the bomb", Duration::from_secs(120), || {
+            most = most.max(tasks_of_nobody());
+            ended.exists()
+        });
+        let run = running.wait();
+        give_to(&repo, 0);
+        let meta = assert_runner_error(&repo, &run, 1, "resources");
+        says(&meta, &["processes = 30"], &small.name());
+        assert_no_process(&repo.root().display().to_string());
+        // Two times the limit, what there is to spare, the runner itself, and others of this test.
+        assert!(most < before + 60 + 1024 + 300, "{mechanism}: {most}");
     }
 }
 

@@ -18,6 +18,8 @@ use serde_json::json;
 const SECRETS: &[&str] = &[
     ".ssh/id_ed25519",
     ".aws/credentials",
+    ".gradle/gradle.properties",
+    ".fly/config.yml",
     ".netrc",
     ".git-credentials",
     ".config/gh/hosts.yml",
@@ -33,6 +35,31 @@ const SECRETS: &[&str] = &[
 
 const SECRET: &str = "the-very-secret";
 
+/// Files of settings that hold a secret, and something to be seen.
+const SETTINGS: &[(&str, &str)] = &[
+    (
+        ".npmrc",
+        "fund=seen\n//r.example/:_authToken=the-very-secret\n",
+    ),
+    (
+        ".gitconfig",
+        "[user]\n\tname = seen\n[github]\n\ttoken = the-very-secret\n\
+         [url \"https://me:the-very-secret@h.example/\"]\n\tinsteadOf = https://h.example/\n",
+    ),
+    (
+        ".config/git/config",
+        "[core]\n\teditor = seen\n[http]\n\textraHeader = the-very-secret\n",
+    ),
+    (
+        ".config/pip/pip.conf",
+        "[global]\nindex-url = https://me:the-very-secret@seen.example/\n",
+    ),
+    (
+        ".m2/settings.xml",
+        "<settings><seen/><servers><password>the-very-secret</password></servers></settings>",
+    ),
+];
+
 fn with_secrets(repo: &TestRepo) {
     let home = repo.root().join("home");
     for name in SECRETS {
@@ -40,19 +67,25 @@ fn with_secrets(repo: &TestRepo) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, SECRET).unwrap();
     }
-    fs::write(
-        home.join(".npmrc"),
-        format!("fund=false\n//r.example/:_authToken={SECRET}\n"),
-    )
-    .unwrap();
+    for (name, text) in SETTINGS {
+        let path = home.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
     fs::create_dir_all(home.join(".config/tool")).unwrap();
     fs::write(home.join(".config/tool/settings"), "open").unwrap();
+}
+
+/// All files in which there is something secret.
+fn hidden_files() -> impl Iterator<Item = &'static str> {
+    let settings = SETTINGS.iter().map(|(name, _)| *name);
+    SECRETS.iter().copied().chain(settings)
 }
 
 /// Tries to read each of them, in more than one way.
 fn read_all(who: &str) -> String {
     let mut script = String::new();
-    for (number, name) in SECRETS.iter().chain(&[".npmrc"]).enumerate() {
+    for (number, name) in hidden_files().enumerate() {
         let path = format!("$REAL_HOME/{name}");
         writeln!(
             script,
@@ -63,7 +96,8 @@ fn read_all(who: &str) -> String {
         script,
         "try {who}-search 'grep -rqs {SECRET} \"$REAL_HOME\" \"$HOME\" --exclude-dir=state'\n\
          try {who}-open 'grep -q open \"$HOME/.config/tool/settings\"'\n\
-         try {who}-npmrc 'grep -q fund \"$HOME/.npmrc\"'\n\
+         try {who}-seen 'for it in .npmrc .gitconfig .config/git/config .config/pip/pip.conf .m2/settings.xml; do grep -q seen \"$HOME/$it\" || exit 1; done'\n\
+         try {who}-git 'git config --global --list | grep -q user.name=seen && git status'\n\
          try {who}-names 'env | grep -q {SECRET}'\n"
     )
     .unwrap();
@@ -82,7 +116,7 @@ fn secrets_of_the_home_folder_are_hidden() {
         repo.start_run(GOAL, &["sh", "-c", &guard]);
         step(&repo, mechanism);
         for who in ["agent", "guard"] {
-            for (number, name) in SECRETS.iter().chain(&[".npmrc"]).enumerate() {
+            for (number, name) in hidden_files().enumerate() {
                 assert!(
                     !tried(&repo, &format!("{who}-{number}")),
                     "{mechanism} {who}: {name}"
@@ -91,8 +125,9 @@ fn secrets_of_the_home_folder_are_hidden() {
             assert!(!tried(&repo, &format!("{who}-search")), "{mechanism} {who}");
             assert!(!tried(&repo, &format!("{who}-names")), "{mechanism} {who}");
             assert!(tried(&repo, &format!("{who}-open")), "{mechanism} {who}");
-            // Without its lines with tokens.
-            assert!(tried(&repo, &format!("{who}-npmrc")), "{mechanism} {who}");
+            // Without what is secret, and no tool is stopped by that.
+            assert!(tried(&repo, &format!("{who}-seen")), "{mechanism} {who}");
+            assert!(tried(&repo, &format!("{who}-git")), "{mechanism} {who}");
         }
         for name in SECRETS {
             let text = fs::read_to_string(repo.root().join("home").join(name)).unwrap();

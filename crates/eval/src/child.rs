@@ -193,7 +193,8 @@ impl ChildContext<'_> {
             grace,
             monitor,
             hold_lock: None,
-            refused: None,
+            task_limit: None,
+            cannot_start: None,
         };
         let mut sink = ChildSink {
             log: CappedOutput::new(),

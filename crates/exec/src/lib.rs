@@ -45,7 +45,8 @@ pub use run::Supervisor;
 pub use spec::{Ended, Flow, Report, Sink, SpawnFailure, Spec, Stream};
 pub use supervise::supervise_main;
 pub use usage::{
-    HeldFiles, ProcessUsage, UsingProcess, exact_memory_below, held_below, pids_below, usage_below,
+    HeldFiles, ProcessUsage, UsingProcess, exact_memory_below, held_below, pids_below,
+    tasks_of_user, usage_below,
 };
 
 /// The variable that marks every process below a supervisor.

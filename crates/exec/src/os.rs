@@ -12,7 +12,7 @@ use std::ptr;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 /// Makes orphaned descendants children of this process instead of init. May be called again.
 pub fn become_subreaper() -> io::Result<()> {
@@ -48,6 +48,22 @@ pub(crate) fn own_session(cmd: &mut Command) {
         Ok(())
     };
     // SAFETY: as above, a single system call.
+    unsafe { cmd.pre_exec(hook) };
+}
+
+/// The child, and all that it starts, cannot make another task while its user has this many. A limit
+/// that is lower already stays.
+pub(crate) fn limit_tasks(cmd: &mut Command, limit: u64) {
+    let hook = move || {
+        let now = rustix::process::getrlimit(Resource::Nproc);
+        let lower = |is: Option<u64>| Some(is.map_or(limit, |is| is.min(limit)));
+        let new = Rlimit {
+            current: lower(now.current),
+            maximum: lower(now.maximum),
+        };
+        Ok(rustix::process::setrlimit(Resource::Nproc, new)?)
+    };
+    // SAFETY: as above, two system calls.
     unsafe { cmd.pre_exec(hook) };
 }
 
@@ -274,6 +290,30 @@ pub fn take_variable(name: &str) -> Option<std::ffi::OsString> {
 fn only_thread() -> Option<()> {
     let threads = std::fs::read_dir("/proc/self/task").ok()?;
     (threads.count() == 1).then_some(())
+}
+
+/// Whether the kernel makes a process of this user in new namespaces (by `CLONE_NEW…` flags): one is
+/// made and ends at once.
+pub fn can_be_born_in(namespaces: u32) -> io::Result<()> {
+    let kinds = libc::c_ulong::from(namespaces);
+    let end = libc::SIGCHLD.unsigned_abs();
+    let flags = kinds | libc::c_ulong::from(end);
+    // SAFETY: without a stack and shared memory this is a fork; the copy makes one plain system call,
+    // which does not return, so that no lock of another thread matters.
+    let pid = unsafe {
+        match libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) {
+            0 => libc::_exit(0),
+            pid => pid,
+        }
+    };
+    let error = io::Error::last_os_error();
+    match i32::try_from(pid).ok().and_then(self::pid) {
+        Some(pid) => {
+            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+            Ok(())
+        }
+        None => Err(error),
+    }
 }
 
 /// Closes the environment, the memory and the open files of this process to others of the same

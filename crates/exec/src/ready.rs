@@ -132,6 +132,9 @@ fn order_of(spec: &Spec, mark: &str) -> io::Result<Order> {
             order.option(name, "1");
         }
     }
+    if let Some(limit) = spec.task_limit {
+        order.option("--task-limit", &limit.to_string());
+    }
     let others = spec.env.iter().filter(|(name, _)| name != SESSION_VARIABLE);
     for (name, value) in others {
         let mut pair = name.clone();

@@ -129,6 +129,9 @@ fn check(spec: &Spec) -> Result<(), SpawnFailure> {
             message,
         })
     };
+    if let Some(failure) = &spec.cannot_start {
+        return Err(failure.clone());
+    }
     let program = spec.argv.first().cloned().unwrap_or_default();
     if program.is_empty() {
         return refuse("cannot start a program without a name".to_owned());
@@ -153,9 +156,6 @@ fn check(spec: &Spec) -> Result<(), SpawnFailure> {
 fn not_even_started(spec: &Spec, cancel: &Cancel) -> Option<Ended> {
     if cancel.is_cancelled() {
         return Some(Ended::Interrupted);
-    }
-    if let Some(failure) = &spec.refused {
-        return Some(Ended::NotStarted(failure.clone()));
     }
     let late = spec.deadline.is_some_and(|at| Instant::now() >= at);
     late.then_some(Ended::TimedOut)

@@ -29,9 +29,11 @@ pub struct Spec {
     pub monitor: bool,
     /// A lock file held until the supervisor has ended: see [`crate::wait_until_unlocked`].
     pub hold_lock: Option<PathBuf>,
-    /// The caller knows that the program cannot be started, or must not be: nothing is, and this is
-    /// why.
-    pub refused: Option<SpawnFailure>,
+    /// How many tasks (processes and threads) its user may have before it cannot start another one;
+    /// nothing for root, whom the kernel does not count.
+    pub task_limit: Option<u64>,
+    /// Why it cannot be started, where that is known already: then nothing is tried.
+    pub cannot_start: Option<SpawnFailure>,
 }
 
 /// Why it is over.

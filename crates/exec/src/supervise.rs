@@ -3,7 +3,7 @@
 //! Its fd 0 is the socket to the runner, fd 1 and 2 are the program's output. It has no thread and
 //! sleeps in one poll, over that socket and the pipe that SIGCHLD writes to.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
@@ -58,12 +58,13 @@ struct Options {
     hold_lock: Option<PathBuf>,
     grace: Duration,
     monitor: bool,
+    task_limit: Option<u64>,
     program: OsString,
     args: Vec<OsString>,
 }
 
 /// `[--cwd DIR] [--env NAME=VALUE]… [--stdin PATH] [--merge-stderr 0|1] [--hold-lock PATH]
-/// [--grace-ms N] [--monitor 0|1] -- ARGV…`
+/// [--grace-ms N] [--monitor 0|1] [--task-limit N] -- ARGV…`
 fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, Event> {
     let mut cwd = None;
     let mut env = Vec::new();
@@ -72,6 +73,7 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, Event> {
     let mut hold_lock = None;
     let mut grace = Duration::from_secs(5);
     let mut monitor = false;
+    let mut task_limit = None;
     while let Some(arg) = args.next() {
         if arg == "--" {
             let program = args.next().ok_or_else(|| setup("no program given"))?;
@@ -83,6 +85,7 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, Event> {
                 hold_lock,
                 grace,
                 monitor,
+                task_limit,
                 program,
                 args: args.collect(),
             });
@@ -98,16 +101,17 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Options, Event> {
             "--stdin" => stdin = Some(PathBuf::from(value)),
             "--hold-lock" => hold_lock = Some(PathBuf::from(value)),
             "--monitor" => monitor = value == "1",
-            "--grace-ms" => {
-                let millis = value.to_str().and_then(|text| text.parse().ok());
-                grace = Duration::from_millis(
-                    millis.ok_or_else(|| setup("--grace-ms needs a number"))?,
-                );
-            }
+            "--grace-ms" => grace = Duration::from_millis(number(&name, &value)?),
+            "--task-limit" => task_limit = Some(number(&name, &value)?),
             _ => return Err(setup(format!("unknown option {name}"))),
         }
     }
     Err(setup("no program given"))
+}
+
+fn number(name: &str, value: &OsStr) -> Result<u64, Event> {
+    let number = value.to_str().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| setup(format!("{name} needs a number")))
 }
 
 /// `NAME=VALUE`, where the name is never empty.
@@ -236,6 +240,9 @@ fn start(options: &Options) -> Result<Pid, Event> {
     // A session, not only a group: without a terminal a password prompt fails at once, where a
     // background group of the user's terminal would be stopped by SIGTTIN and hang.
     os::own_session(&mut cmd);
+    if let Some(limit) = options.task_limit {
+        os::limit_tasks(&mut cmd, limit);
+    }
     os::die_with_parent(&mut cmd);
     let child = cmd
         .spawn()
@@ -454,7 +461,7 @@ mod tests {
 
     #[test]
     fn options_end_at_the_dashes() {
-        let line = "--cwd d --env A=b=c --stdin a --grace-ms 70 --hold-lock b -- x --stdin y";
+        let line = "--cwd d --env A=b=c --stdin a --grace-ms 70 --hold-lock b --task-limit 9 -- x --stdin y";
         let options = parse(args(line)).unwrap();
         let expected = Options {
             cwd: Some("d".into()),
@@ -463,6 +470,7 @@ mod tests {
             stdin: Some("a".into()),
             hold_lock: Some("b".into()),
             monitor: false,
+            task_limit: Some(9),
             grace: Duration::from_millis(70),
             program: "x".into(),
             args: vec!["--stdin".into(), "y".into()],
@@ -479,6 +487,7 @@ mod tests {
         check("--", "no program given");
         check("--stdin", "--stdin needs a value");
         check("--grace-ms soon -- x", "--grace-ms needs a number");
+        check("--task-limit many", "--task-limit needs a number");
         check("--other x -- y", "unknown option --other");
     }
 

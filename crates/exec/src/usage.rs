@@ -46,6 +46,21 @@ pub struct HeldFiles {
     pub deleted: HashMap<u64, u64>,
 }
 
+/// How many tasks (processes and threads) the user of this process has, as far as that can be seen.
+pub fn tasks_of_user() -> u64 {
+    let user = rustix::process::geteuid().as_raw();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let tasks = entries.filter_map(|entry| {
+        // A folder has a link from each folder in it, from itself and from above: one look tells
+        // both whose the threads are and how many.
+        let is_process = entry.file_name().as_encoded_bytes()[0].is_ascii_digit();
+        let meta = is_process.then(|| entry.path().join("task").metadata());
+        let meta = meta?.ok().filter(|meta| meta.uid() == user)?;
+        Some(meta.nlink().saturating_sub(2).max(1))
+    });
+    tasks.sum()
+}
+
 /// What all descendants of a process use, without itself. Counting ends soon after `enough` tasks:
 /// who asks has its answer then, and a fork bomb costs no more.
 pub fn usage_below(pid: u32, enough: u64) -> ProcessUsage {
@@ -260,5 +275,25 @@ mod tests {
                 .is_some_and(|bytes| *bytes >= 1 << 20)
         );
         assert!(usage.tasks >= 1, "{usage:?}");
+    }
+
+    #[test]
+    fn the_tasks_of_this_user_count_threads() {
+        let before = tasks_of_user();
+        assert!(before >= 1);
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let held = std::sync::Arc::new(std::sync::Mutex::new(held));
+        let threads: Vec<_> = (0..50)
+            .map(|_| {
+                let held = std::sync::Arc::clone(&held);
+                std::thread::spawn(move || drop(held.lock().map(|held| held.recv())))
+            })
+            .collect();
+        // Others come and go meanwhile.
+        assert!(tasks_of_user() >= before.saturating_sub(25) + 25);
+        drop(hold);
+        for thread in threads {
+            thread.join().unwrap();
+        }
     }
 }

@@ -168,7 +168,8 @@ fn run(supervisor: &Supervisor, path: &OsString) -> Option<String> {
         grace: Duration::from_secs(1),
         monitor: false,
         hold_lock: None,
-        refused: None,
+        task_limit: None,
+        cannot_start: None,
     };
     let mut text = HostText(Vec::new());
     let report = supervisor

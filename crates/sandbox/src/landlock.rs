@@ -133,10 +133,7 @@ fn launch(options: &LandlockOptions) -> (u8, String) {
 }
 
 pub(crate) fn drop_privileges() -> Result<(), String> {
-    if rustix::process::geteuid().is_root() {
-        privileges::drop_others().map_err(|error| format!("cannot drop capabilities: {error}"))?;
-    }
-    Ok(())
+    privileges::drop_others().map_err(|error| format!("cannot drop capabilities: {error}"))
 }
 
 fn become_program(

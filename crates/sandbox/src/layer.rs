@@ -13,6 +13,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::UnshareFlags;
 
 use crate::landlock::FAILURE_PREFIX;
+use crate::namespaces;
 use crate::policy::LayeredFolder;
 
 /// The hidden command's name.
@@ -127,27 +128,8 @@ fn launch(layered: &[LayeredFolder], argv: &[OsString]) -> (u8, String) {
 }
 
 fn lay(layered: &[LayeredFolder]) -> Result<(), String> {
+    namespaces::enter(UnshareFlags::NEWNS)?;
     let is_root = rustix::process::geteuid().is_root();
-    let own = if is_root {
-        UnshareFlags::NEWNS
-    } else {
-        UnshareFlags::NEWNS | UnshareFlags::NEWUSER
-    };
-    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    // The launcher has one thread and no open files that matter: what makes the call unsafe in
-    // general (other threads, descriptors without owners) is not there.
-    #[allow(deprecated)]
-    let unshared = rustix::thread::unshare(own);
-    unshared.map_err(|error| format!("cannot have mounts of its own: {error}"))?;
-    if !is_root {
-        let map = |name: &str, text: String| {
-            fs::write(format!("/proc/self/{name}"), text)
-                .map_err(|error| format!("cannot write {name}: {error}"))
-        };
-        map("setgroups", "deny".to_owned())?;
-        map("uid_map", format!("{uid} {uid} 1", uid = uid.as_raw()))?;
-        map("gid_map", format!("{gid} {gid} 1", gid = gid.as_raw()))?;
-    }
     let recursive = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", recursive).map_err(|error| format!("cannot keep mounts private: {error}"))?;
     for it in layered {

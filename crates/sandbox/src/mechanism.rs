@@ -138,6 +138,7 @@ mod tests {
                 .ok_or(missing("install it")),
             landlock: landlock.then_some(7).ok_or(missing("get a new kernel")),
             has_broker: landlock,
+            has_ipc: landlock,
         }
     }
 

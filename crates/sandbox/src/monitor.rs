@@ -9,10 +9,12 @@ use std::process;
 
 use runner_exec::os::seccomp;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions, WaitStatus};
+use rustix::thread::UnshareFlags;
 
 use crate::broker::{self, BrokerRules};
 use crate::call_filter::{self, CallRules};
 use crate::landlock::{self, LandlockPaths};
+use crate::namespaces;
 use crate::network::NetworkLimits;
 
 /// What the program's side says where there is no filter of calls.
@@ -25,6 +27,9 @@ pub(crate) fn watch_over(
     network: &NetworkLimits,
     become_program: impl FnOnce() -> (u8, String),
 ) -> (u8, String) {
+    // Else what System V and POSIX queues keep would outlive the program, for the next one to find.
+    // Where that cannot be had, `doctor` says so.
+    let _ = namespaces::enter(UnshareFlags::NEWIPC);
     // Connections are made here in the program's place, and so under its rules.
     let own = NetworkLimits {
         no_abstract: true,

@@ -31,12 +31,14 @@ pub(crate) fn kept_by_root() -> Option<Vec<&'static str>> {
     Some(kept.map(|(_, name)| *name).collect())
 }
 
-/// Gives up all others for good. `no_new_privs` must be set: it is what keeps the next exec of root
+/// Gives up all others for good; an ordinary user, who has some in a namespace of its own, gives up all. `no_new_privs` must be set: it is what keeps the next exec of root
 /// from getting them back.
 pub(crate) fn drop_others() -> rustix::io::Result<()> {
     let own = rustix::thread::capabilities(None)?;
+    let is_root = rustix::process::geteuid().is_root();
     let kept = KEPT
         .iter()
+        .filter(|_| is_root)
         .fold(CapabilitySet::empty(), |all, (flag, _)| all | *flag);
     rustix::thread::set_capabilities(
         None,

@@ -4,6 +4,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::settings::SettingsFormat;
+
 /// Folders and files below the home folder that no child has any business with.
 const AT_HOME: &[&str] = &[
     // Keys and signatures.
@@ -27,6 +29,9 @@ const AT_HOME: &[&str] = &[
     ".config/doctl",
     ".config/containers/auth.json",
     ".docker/config.json",
+    ".config/hcloud",
+    ".fly",
+    ".terraformrc",
     ".terraform.d/credentials.tfrc.json",
     ".oci",
     // Registries, databases and plain logins.
@@ -37,6 +42,15 @@ const AT_HOME: &[&str] = &[
     ".pypirc",
     ".gem/credentials",
     ".local/share/gem/credentials",
+    ".m2/settings-security.xml",
+    ".gradle/gradle.properties",
+    ".bundle/config",
+    ".wgetrc",
+    ".s3cfg",
+    ".cache/huggingface/token",
+    ".huggingface",
+    ".databrickscfg",
+    ".snowflake",
     ".composer/auth.json",
     ".config/composer/auth.json",
     ".pgpass",
@@ -101,8 +115,43 @@ const MOVED: &[(&str, &str)] = &[
     ("PGPASSFILE", ""),
     ("PASSWORD_STORE_DIR", ""),
     ("HISTFILE", ""),
+    ("GRADLE_USER_HOME", "gradle.properties"),
+    ("BUNDLE_USER_CONFIG", ""),
+    ("BUNDLE_USER_HOME", "config"),
+    ("COMPOSER_HOME", "auth.json"),
+    ("TF_CLI_CONFIG_FILE", ""),
+    ("WGETRC", ""),
+    ("HF_HOME", "token"),
+    ("HF_TOKEN_PATH", ""),
+    ("HCLOUD_CONFIG", ""),
+    ("DATABRICKS_CONFIG_FILE", ""),
+    ("SNOWFLAKE_HOME", ""),
     ("CARGO_HOME", "credentials"),
     ("CARGO_HOME", "credentials.toml"),
+];
+
+/// Files of settings below the home folder, the variables that name others, and how they are written.
+const SETTINGS: &[(&[&str], &[&str], SettingsFormat)] = &[
+    (
+        &[".npmrc", ".yarnrc.yml"],
+        &["NPM_CONFIG_USERCONFIG", "npm_config_userconfig"],
+        SettingsFormat::Lines,
+    ),
+    (
+        &[".config/pip/pip.conf", ".pip/pip.conf"],
+        &["PIP_CONFIG_FILE"],
+        SettingsFormat::Lines,
+    ),
+    (
+        &[".gitconfig", ".config/git/config"],
+        &["GIT_CONFIG_GLOBAL"],
+        SettingsFormat::Git,
+    ),
+    (
+        &[".m2/settings.xml", ".nuget/NuGet/NuGet.Config"],
+        &[],
+        SettingsFormat::Xml,
+    ),
 ];
 
 /// Sockets, and folders of sockets, that lead out of any containment.
@@ -170,11 +219,13 @@ impl SecretPlaces<'_> {
         paths
     }
 
-    /// Files of settings in which single lines are tokens.
-    pub fn settings(&self) -> Vec<PathBuf> {
-        let mut paths = vec![self.home.join(".npmrc"), self.home.join(".yarnrc.yml")];
-        for variable in ["NPM_CONFIG_USERCONFIG", "npm_config_userconfig"] {
-            paths.extend(self.folder(variable));
+    /// Files of settings that children need, in which single values are secret.
+    pub fn settings(&self) -> Vec<(PathBuf, SettingsFormat)> {
+        let mut paths = Vec::new();
+        for (names, variables, format) in SETTINGS {
+            let moved = variables.iter().filter_map(|it| self.folder(it));
+            let all = self.at_home(names).into_iter().chain(moved);
+            paths.extend(all.map(|path| (path, *format)));
         }
         paths
     }
@@ -204,28 +255,6 @@ impl SecretPlaces<'_> {
     }
 }
 
-/// A file of settings without the lines that hold tokens; `None`: it has none.
-pub fn without_tokens(text: &str) -> Option<String> {
-    const WORDS: &[&str] = &["_auth", "token", "password", "_secret", "otp"];
-    let is_secret = |line: &&str| {
-        let key = line.split(['=', ':']).collect::<Vec<_>>();
-        // The last part is the value, and in `.npmrc` the key has colons of its own.
-        let keys = key.len().saturating_sub(1).max(1);
-        let name = key[..keys].join(":").to_ascii_lowercase();
-        WORDS.iter().any(|word| name.contains(word))
-    };
-    let is_clean = !text.lines().any(|line| is_secret(&line));
-    if is_clean {
-        return None;
-    }
-    let mut kept = String::new();
-    for line in text.lines().filter(|line| !is_secret(line)) {
-        kept.push_str(line);
-        kept.push('\n');
-    }
-    Some(kept)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,6 +275,8 @@ mod tests {
             "/h/.config/gh",
             "/h/.cargo/credentials.toml",
             "/h/.bash_history",
+            "/h/.gradle/gradle.properties",
+            "/h/.fly",
         ] {
             assert!(hidden.contains(&path.into()), "{path}");
         }
@@ -258,6 +289,7 @@ mod tests {
                 "GNUPGHOME" => "relative",
                 "XDG_RUNTIME_DIR" => "/h",
                 "CODEX_HOME" => "/x",
+                "PIP_CONFIG_FILE" => "/pip",
                 _ => return None,
             };
             Some(value.into())
@@ -271,27 +303,15 @@ mod tests {
         assert!(!hidden.contains(&"/h".into()));
         assert!(!places(&moved).sockets().contains(&"/h".into()));
         assert!(places(&moved).logins().contains(&"/x/auth.json".into()));
-    }
-
-    #[test]
-    fn lines_with_tokens() {
-        for (text, expected) in [
-            ("registry=https://r.example/\n", None),
-            ("", None),
-            (
-                "registry=https://r.example/\n//r.example/:_authToken=abc\nfund=false\n",
-                Some("registry=https://r.example/\nfund=false\n"),
-            ),
-            ("_auth = abc", Some("")),
-            ("//r.example/:_password=\"abc\"", Some("")),
-            (
-                "npmRegistryServer: \"https://r\"\nnpmAuthToken: abc\n",
-                Some("npmRegistryServer: \"https://r\"\n"),
-            ),
-            // A value that speaks of tokens is none.
-            ("message=no token here", None),
+        let settings = places(&moved).settings();
+        for (path, format) in [
+            ("/h/.npmrc", SettingsFormat::Lines),
+            ("/pip", SettingsFormat::Lines),
+            ("/c/pip/pip.conf", SettingsFormat::Lines),
+            ("/c/git/config", SettingsFormat::Git),
+            ("/h/.m2/settings.xml", SettingsFormat::Xml),
         ] {
-            assert_eq!(without_tokens(text).as_deref(), expected, "{text}");
+            assert!(settings.contains(&(path.into(), format)), "{path}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::bubblewrap::SandboxView;
-use crate::{bubblewrap, landlock, monitor, privileges};
+use crate::{bubblewrap, landlock, monitor, namespaces, privileges};
 
 /// How long the probe may take: it needs milliseconds.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
@@ -24,6 +24,9 @@ pub struct SandboxSupport {
     /// Whether the kernel hands the calls on that Landlock has no rule for: those that change modes,
     /// times, owners and attributes, and connections.
     pub has_broker: bool,
+    /// Whether a program can have message queues, semaphores and shared memory (of System V and of
+    /// POSIX queues) of its own without bubblewrap.
+    pub has_ipc: bool,
 }
 
 /// A `bwrap` that works here.
@@ -59,6 +62,7 @@ pub fn detect(path: &OsStr) -> SandboxSupport {
             remedy: Some("use a kernel with Landlock switched on (Linux 5.19 or later)".to_owned()),
         }),
         has_broker: monitor::probe(),
+        has_ipc: namespaces::has_ipc(),
     }
 }
 

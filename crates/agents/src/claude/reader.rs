@@ -10,7 +10,7 @@ use crate::LocalZone;
 use crate::event::{AgentEvent, FileChangeKind};
 use crate::failure::{AgentFailure, LimitReset};
 use crate::lax::{LaxFlag, LaxInt, LaxList, LaxNumber, LaxObject, LaxText};
-use crate::reader::{AgentReader, SessionEnding, StderrTail, bounded, is_object, kept};
+use crate::reader::{AgentReader, SessionEnding, StderrTail, bounded, kept, read_event};
 use crate::usage::SessionUsage;
 
 /// How many commands may be under way at once; older ones are forgotten.
@@ -205,6 +205,8 @@ pub(super) struct ClaudeReader {
     /// When that limit ends.
     limit_ends: Option<Timestamp>,
     outcome: Option<ClaudeOutcome>,
+    /// Whether nothing came after it.
+    over: bool,
     stderr: StderrTail,
 }
 
@@ -298,7 +300,7 @@ impl ClaudeReader {
         let id = short_id(message.id.get());
         match &mut self.last_message {
             Some((last, counted)) if *last == id => {
-                *counted = usage;
+                counted.raise(&usage);
                 return None;
             }
             last => {
@@ -322,9 +324,13 @@ impl ClaudeReader {
         usage.cost_usd = line.total_cost_usd.0.filter(|cost| *cost >= 0.0);
         let usage = usage.without_false_zero();
         if usage.is_known() {
-            self.usage = usage;
+            // Of several results, and what was counted until now, the largest figures.
+            let mut most = AgentReader::usage(self);
+            most.raise(&usage);
+            self.usage = most;
             self.last_message = None;
         }
+        self.over = true;
 
         let is_error = line.is_error.0.unwrap_or_default() || line.api_error_status.0.is_some();
         let errors = line.errors.0.iter().map(LaxText::get);
@@ -335,7 +341,7 @@ impl ClaudeReader {
         let text = kept(&texts.join(" "));
         let mut events = Vec::new();
         if usage.is_known() {
-            events.push(AgentEvent::Usage(usage));
+            events.push(AgentEvent::Usage(self.usage));
         }
         if is_error {
             events.push(AgentEvent::error(&text, true));
@@ -368,12 +374,11 @@ impl ClaudeReader {
 
 impl AgentReader for ClaudeReader {
     fn line(&mut self, line: &[u8]) -> Vec<AgentEvent> {
-        if !is_object(line) {
-            return Vec::new();
-        }
-        let Ok(line) = serde_json::from_slice::<ClaudeLine<'_>>(line) else {
+        let Some(line) = read_event::<ClaudeLine<'_>>(line) else {
             return Vec::new();
         };
+        // Whatever said that it is over, it goes on.
+        self.over &= !matches!(line.kind.get(), "assistant" | "user");
         match (line.kind.get(), line.subtype.get()) {
             ("system", "init") => vec![AgentEvent::TurnStarted],
             ("system", "api_retry") => vec![Self::retry(&line)],
@@ -408,7 +413,7 @@ impl AgentReader for ClaudeReader {
     }
 
     fn is_over(&self) -> bool {
-        self.outcome.is_some()
+        self.over
     }
 
     fn finish(self: Box<Self>, exit: Option<i32>, now: Timestamp, tz: &LocalZone) -> SessionEnding {

@@ -145,6 +145,18 @@ pub(crate) const ATTACKS: &[AttackCase] = &[
         "a browser profile",
         "grep -rq \"$SECRET\" \"$REAL/home/.mozilla\"",
     ),
+    reads(
+        "a login in the project's git config",
+        "grep -q \"$SECRET\" \"$REAL/repo/.git/config\"",
+    ),
+    reads(
+        "a file of the user's checkout that git ignores",
+        "grep -q \"$SECRET\" \"$REAL/repo/.env\"",
+    ),
+    reads(
+        "a file of another work tree that git ignores",
+        "grep -q \"$SECRET\" \"$REAL/linked/.env\"",
+    ),
     runner(
         "variables of the runner",
         "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -q \"^ONLY_OUTSIDE=$SECRET\"",
@@ -280,6 +292,26 @@ pub(crate) const ATTACKS: &[AttackCase] = &[
         "a file in shared memory",
         "echo x > /dev/shm/planted-5",
         "test -e /dev/shm/planted-5",
+    ),
+    leaves(
+        "shared memory of System V",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(None).shmget(0x52554e31, 64, 0o1666) < 0)'",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(None).shmget(0x52554e31, 64, 0o666) < 0)'",
+    ),
+    leaves(
+        "a semaphore of System V",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(None).semget(0x52554e31, 1, 0o1666) < 0)'",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(None).semget(0x52554e31, 1, 0o666) < 0)'",
+    ),
+    leaves(
+        "a message queue of System V",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(None).msgget(0x52554e31, 0o1666) < 0)'",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(None).msgget(0x52554e31, 0o666) < 0)'",
+    ),
+    leaves(
+        "a message queue of POSIX",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(\"librt.so.1\").mq_open(b\"/planted-7\", 0o102, 0o666, None) < 0)'",
+        "python3 -c 'import ctypes; exit(ctypes.CDLL(\"librt.so.1\").mq_open(b\"/planted-7\", 2) < 0)'",
     ),
     leaves(
         "a file in the home folder",

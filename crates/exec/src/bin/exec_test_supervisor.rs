@@ -70,7 +70,8 @@ fn spec(argv: Vec<OsString>) -> io::Result<Spec> {
         grace: Duration::from_secs(5),
         monitor: false,
         hold_lock: None,
-        refused: None,
+        task_limit: None,
+        cannot_start: None,
     })
 }
 
@@ -97,7 +98,6 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         grace,
         monitor: false,
         hold_lock: lock,
-        refused: None,
         ..spec(args.collect())?
     };
     let cancel = Cancel::on_signals(HangUp::Ends)?;

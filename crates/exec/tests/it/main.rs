@@ -48,7 +48,8 @@ impl Case {
             grace: LONG,
             monitor: false,
             hold_lock: None,
-            refused: None,
+            task_limit: None,
+            cannot_start: None,
         };
         let cancel = Cancel::new().unwrap();
         Self { dir, spec, cancel }

@@ -49,6 +49,34 @@ fn a_missing_interpreter_is_not_a_missing_program() {
 }
 
 #[test]
+fn what_is_known_not_to_start_is_not_tried() {
+    let known = SpawnFailure {
+        not_found: true,
+        message: "cannot start `x`: gone".to_owned(),
+    };
+    let case = Case::sh("touch tried").spec(|spec| spec.cannot_start = Some(known.clone()));
+    assert_eq!(failure(&case), known);
+    assert!(!case.path("tried").exists());
+}
+
+#[test]
+fn the_limit_of_tasks_is_the_programs_alone() {
+    let limits = |text: &[u8]| {
+        let text = String::from_utf8_lossy(text).into_owned();
+        let line = text.lines().find(|line| line.starts_with("Max processes"));
+        let words = line.unwrap().split_whitespace().skip(2);
+        words.take(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let case = Case::argv(&["cat", "/proc/self/limits"]);
+    let (_, before) = case.run();
+    let case = case.spec(|spec| spec.task_limit = Some(1234));
+    let (_, seen) = case.run();
+    assert_eq!(limits(&seen.stdout), ["1234", "1234"]);
+    let own = fs::read("/proc/self/limits").unwrap();
+    assert_eq!(limits(&own), limits(&before.stdout));
+}
+
+#[test]
 fn a_missing_folder_is_named() {
     let case = Case::argv(&["true"]).spec(|spec| spec.cwd = "/no/such".into());
     let message = "cannot start `true` in `/no/such`: no such file or directory";

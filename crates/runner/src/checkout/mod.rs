@@ -11,6 +11,7 @@ pub(crate) mod indexed_tree;
 pub(crate) mod junit_reports;
 pub(crate) mod missing_variable;
 pub(crate) mod prepare;
+pub(crate) mod project_paths;
 pub(crate) mod quarantine;
 pub(crate) mod root;
 pub(crate) mod setup_parts;
@@ -40,6 +41,7 @@ use crate::lock;
 use crate::project::Project;
 use caches::{CacheFill, ProjectCaches};
 use indexed_tree::{INDEX, IndexedTree, KeptFiles};
+use project_paths::ProjectPaths;
 use root::WorkspaceRoot;
 use temp_folder::TempFolder;
 
@@ -91,6 +93,8 @@ pub(crate) struct Checkout {
     /// What nothing that runs in it may look into, where that can be: workspaces, checkouts and keys
     /// of this and of other projects, and what belongs to fleets.
     pub(crate) hidden: Vec<PathBuf>,
+    /// Where the project lies.
+    pub(crate) project_paths: ProjectPaths,
     /// The caches of the project.
     pub(crate) caches: ProjectCaches,
     /// Whether what runs in it may fill the cache of verdicts.
@@ -230,6 +234,7 @@ impl CheckoutHome {
         Ok(Checkout {
             closed: self.closed_for(git),
             hidden: self.hidden(git),
+            project_paths: root::project_paths(git, &self.folder),
             caches: self.caches(),
             cache_fill: Cell::default(),
             is_workspace: kind == WORKSPACES,

@@ -11,6 +11,7 @@ use runner_core::digest::sha256_hex;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use crate::checkout::project_paths::ProjectPaths;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
@@ -171,6 +172,15 @@ pub(super) fn known_git_folders(all: &Path) -> Vec<PathBuf> {
     folders
         .filter_map(|folder| Some(read_identity(&folder.join(ID_FILE))?.path))
         .collect()
+}
+
+/// Where the project of a repository lies, and the one that its private folder belongs to: the
+/// repository of a task run is not the user's.
+pub(super) fn project_paths(git: &Git, private: &Path) -> ProjectPaths {
+    let mut common_dirs = vec![git.common_dir().to_owned()];
+    let owner = read_identity(&private.join(ID_FILE)).map(|owner| owner.path);
+    common_dirs.extend(owner.filter(|owner| *owner != common_dirs[0]));
+    ProjectPaths::of(git.root(), &common_dirs)
 }
 
 /// Whether the repository that a private folder belongs to is not there any more.

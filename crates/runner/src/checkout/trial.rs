@@ -17,7 +17,7 @@ use crate::checkout::missing_variable::looks_secret;
 use crate::checkout::{Checkout, CleanCheckout, setup_parts};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
-use crate::limits::LimitWatch;
+use crate::limits::{LimitWatch, task_limit};
 use crate::run_context::{RunContext, RunProgress};
 use crate::step::captured_child::{self, CaptureOptions, CapturedOutput};
 use crate::step::containment::{Containment, ContainmentInput};
@@ -275,7 +275,8 @@ fn run_command(
         grace: GRACE,
         monitor: contained.monitor,
         hold_lock: Some(checkout.session_lock.clone()),
-        refused: contained.refused,
+        task_limit: task_limit(config),
+        cannot_start: contained.cannot_start,
     };
     context.observer.progress(&RunProgress::Trying {
         what: command.kind.as_str(),

@@ -150,7 +150,8 @@ impl Asker<'_, '_> {
             grace: GRACE,
             monitor: false,
             hold_lock: None,
-            refused: None,
+            task_limit: None,
+            cannot_start: None,
         };
         self.run.observer.progress(&RunProgress::Trying {
             what: words.first().copied().unwrap_or_default(),

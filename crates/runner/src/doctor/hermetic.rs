@@ -209,7 +209,8 @@ fn trial(
         grace: GRACE,
         monitor: false,
         hold_lock: None,
-        refused: None,
+        task_limit: None,
+        cannot_start: None,
     };
     let (report, _) = captured_child::run(&spec, CaptureOptions::plain(MAX_TEXT), context)?;
     if report.ended == Ended::Interrupted {

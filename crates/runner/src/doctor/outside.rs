@@ -451,6 +451,7 @@ mod tests {
             bubblewrap: Ok(bubblewrap),
             landlock: Ok(7),
             has_broker: true,
+            has_ipc: true,
         };
         let root = Path::new("/nowhere");
         let told = checks(&config, &support, root);
@@ -465,6 +466,7 @@ mod tests {
             bubblewrap: Err(missing()),
             landlock: Ok(7),
             has_broker: true,
+            has_ipc: true,
         };
         assert_eq!(checks(&config, &landlock, root), []);
         config.sandbox.mode = SandboxMode::Off;

@@ -157,6 +157,7 @@ mod tests {
                 .ok_or(missing("install it")),
             landlock: landlock.then_some(7).ok_or(missing("get a new kernel")),
             has_broker: true,
+            has_ipc: true,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::agent_home::{SessionOutfit, instructions};
 use crate::checkout::{Checkout, CleanCheckout};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::limits::LimitWatch;
+use crate::limits::{LimitWatch, task_limit};
 use crate::run_context::RunContext;
 use crate::step::containment;
 use crate::step::containment::{Containment, ContainmentInput};
@@ -172,7 +172,8 @@ fn ask(
         grace: GRACE,
         monitor: contained.monitor,
         hold_lock: Some(checkout.session_lock.clone()),
-        refused: contained.refused,
+        task_limit: task_limit(config),
+        cannot_start: contained.cannot_start,
     };
     let cap = usize::try_from(config.executor_output_limit_bytes).unwrap_or(usize::MAX);
     let written = contained.held.written_in(checkout.path());

@@ -60,7 +60,7 @@ pub(crate) fn fleet_folders(common_dirs: &[PathBuf]) -> BTreeSet<PathBuf> {
 }
 
 /// The roots of all work trees, read without git: this is asked before each child.
-fn work_tree_roots(common_dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn work_tree_roots(common_dir: &Path) -> Vec<PathBuf> {
     let main = common_dir.parent().filter(|_| common_dir.ends_with(".git"));
     let linked = std::fs::read_dir(common_dir.join("worktrees"));
     let linked = linked.into_iter().flatten().flatten().filter_map(|entry| {

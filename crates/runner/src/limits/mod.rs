@@ -87,6 +87,22 @@ pub(crate) struct WrittenFolders {
     pub(crate) shared: Vec<PathBuf>,
 }
 
+/// What a child's user may have in tasks beyond those that it has and those that the limit allows.
+const SPARE_TASKS: u64 = 1024;
+
+/// How many tasks the user of a child may have before the kernel lets the child make no more: a
+/// backstop for what grows faster than anybody looks, where there is no group. So far above the limit
+/// that the look comes first wherever it can, and that the user's other programs, which count, too,
+/// have room. Nothing for root, whom the kernel does not count.
+pub(crate) fn task_limit(config: &Config) -> Option<u64> {
+    if rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let own = config.sandbox.limits.processes.saturating_mul(2);
+    let limit = runner_exec::tasks_of_user().saturating_add(own);
+    Some(limit.saturating_add(SPARE_TASKS))
+}
+
 /// Watches over one child, from before it starts until it has ended.
 #[derive(Debug)]
 pub(crate) struct LimitWatch {

@@ -239,7 +239,8 @@ fn tell(
         grace: GRACE,
         monitor: false,
         hold_lock: lock,
-        refused: None,
+        task_limit: None,
+        cannot_start: None,
     };
     let (report, output) = captured_child::run(&spec, CaptureOptions::plain(KEPT_BYTES), context)?;
     let output = output.log;

@@ -20,7 +20,7 @@ use crate::checkout::Checkout;
 use crate::checkout::workspace::RunWorkspace;
 use crate::error::Result;
 use crate::files::{self, ReadError};
-use crate::limits::{LimitBreach, LimitWatch};
+use crate::limits::{LimitBreach, LimitWatch, task_limit};
 use crate::lock;
 use crate::run::beginning::RunBeginning;
 use crate::run_context::RunProgress;
@@ -140,7 +140,8 @@ pub(super) fn run_agent(
         grace: GRACE,
         monitor: contained.monitor,
         hold_lock: Some(lock::session_lock(context.project)?),
-        refused: contained.refused,
+        task_limit: task_limit(config),
+        cannot_start: contained.cannot_start,
     };
     it.log_event(
         context.run.clock,
@@ -179,6 +180,7 @@ pub(super) fn run_agent(
     // What ended because it was told to has no code of its own.
     let exit_code = report.exit.filter(|_| by_itself);
     let tz = runner_agents::LocalZone::new(jiff::tz::TimeZone::system);
+    it.notes.extend(stream.note().map(str::to_owned));
     let (ending, exceeded) = stream.finish(
         exit_code,
         context.run.clock.now(),

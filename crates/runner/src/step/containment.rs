@@ -1,7 +1,7 @@
 //! Where agent and guard may write, and the temp folder that each of them has alone.
 
 use std::cell::RefCell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
@@ -93,8 +93,9 @@ pub(crate) struct ContainedCommand {
     pub(crate) argv: Vec<OsString>,
     /// The environment, with the child's own temp folder in it.
     pub(crate) env: Vec<(OsString, OsString)>,
-    /// Why it must not be started.
-    pub(crate) refused: Option<SpawnFailure>,
+    /// Why it cannot be started, where it is to be contained: nothing is tried then, because what
+    /// starts after all would do so without its wrapper.
+    pub(crate) cannot_start: Option<SpawnFailure>,
     /// Whether its first process only watches over the others.
     pub(crate) monitor: bool,
     /// What a person should know.
@@ -234,25 +235,20 @@ impl Containment {
         self.mechanism.setup_failure(exit?, output)
     }
 
-    /// Wraps an argv. One that cannot be started is refused, so that this shows: inside a wrapper it
-    /// would look like a program that failed. It is never started without the wrapper, because the
-    /// kernel may see it otherwise.
+    /// Wraps an argv. One that cannot be started is not wrapped, and says why: inside
+    /// a wrapper it would look like a program that failed.
     pub(crate) fn wrap(
         &self,
         argv: &[OsString],
         roots: &ContainmentInput<'_>,
     ) -> Result<ContainedCommand> {
         let temp = TempFolder::make(roots.checkout.path())?;
-        let refused = if self.is_on() {
-            refusal(argv, roots)
-        } else {
-            None
-        };
-        if !self.is_on() || refused.is_some() {
+        let cannot_start = self.is_on().then(|| cannot_start(argv, roots)).flatten();
+        if !self.is_on() || cannot_start.is_some() {
             return Ok(ContainedCommand {
                 argv: argv.to_vec(),
+                cannot_start,
                 env: environment::with_temp_folder(roots.env, temp.path()),
-                refused,
                 monitor: false,
                 notes: Vec::new(),
                 network: ChildNetwork::open(),
@@ -294,8 +290,8 @@ impl Containment {
         let env = environment::with_private(roots.env, private);
         Ok(ContainedCommand {
             argv: plan.wrap(&self.mechanism, &launcher, argv),
+            cannot_start: None,
             env: network.environment(env),
-            refused: None,
             monitor: self.mechanism.has_monitor(),
             notes,
             network,
@@ -348,14 +344,13 @@ fn named_paths(argv: &[OsString], env: &[(OsString, OsString)]) -> Vec<PathBuf> 
     paths
 }
 
-/// Why a program cannot be started.
-fn refusal(argv: &[OsString], roots: &ContainmentInput<'_>) -> Option<SpawnFailure> {
+fn cannot_start(argv: &[OsString], roots: &ContainmentInput<'_>) -> Option<SpawnFailure> {
     let folder = roots.checkout.project.root();
-    let program = argv.first().map(OsString::as_os_str).unwrap_or_default();
-    let error = environment::resolve(program, folder, roots.env).err()?;
+    let program = argv.first().map_or(OsStr::new(""), OsString::as_os_str);
+    let refused = environment::resolve(program, folder, roots.env).err()?;
     Some(SpawnFailure {
-        not_found: error.not_found,
-        message: error.message,
+        not_found: refused.not_found,
+        message: refused.message,
     })
 }
 
@@ -431,11 +426,13 @@ impl ContainmentInput<'_> {
         read_only.extend(paths::OWNED.iter().map(|path| root.join(path)));
         read_only.extend(self.checkout.closed.iter().cloned());
         writable.extend(self.agent_homes.iter().cloned());
+        let mut opened = Vec::new();
         for text in self.config.sandbox.writable_for(self.kind) {
             let path =
                 runner_sandbox::expand_home(text, home.as_deref(), root).map_err(|message| {
                     Error::new(ErrorCode::Config, format!("[sandbox] writable: {message}"))
                 })?;
+            opened.push(path.clone());
             writable.push(path);
         }
         // As the private home has it.
@@ -452,7 +449,10 @@ impl ContainmentInput<'_> {
         let reading = reading.rules()?;
         let mut in_sight = named_paths(argv, self.env);
         in_sight.extend_from_slice(&reading.in_sight);
+        in_sight.extend(self.checkout.project_paths.in_sight(self.env));
+        let opened = [&reading.in_sight[..], &opened].concat();
         let mut hidden = self.checkout.hidden.clone();
+        hidden.extend(self.checkout.project_paths.hidden(home.as_deref(), &opened));
         hidden.extend_from_slice(&reading.hidden);
         let replaced = reading.replaced_in(temp)?;
         Ok(WritePolicy {

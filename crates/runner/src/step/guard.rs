@@ -26,7 +26,7 @@ use crate::checkout::workspace::RunWorkspace;
 use crate::checkout::{Checkout, CleanCheckout, missing_variable};
 use crate::error::Result;
 use crate::git::PendingWrite;
-use crate::limits::{LimitBreach, LimitWatch};
+use crate::limits::{LimitBreach, LimitWatch, task_limit};
 use crate::run_context::RunProgress;
 use crate::state::ProjectState;
 use crate::step::containment::{Containment, ContainmentInput};
@@ -168,7 +168,8 @@ pub(super) fn run_guard(
         grace: GRACE,
         monitor: contained.monitor,
         hold_lock: Some(checkout.session_lock.clone()),
-        refused: contained.refused,
+        task_limit: task_limit(config),
+        cannot_start: contained.cannot_start,
     };
     let reports = JunitReports::begin(checkout, containment.seen(checkout), config)?;
     it.log_event(

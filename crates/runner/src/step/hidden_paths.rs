@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use runner_core::config::{ChildKind, Config};
-use runner_sandbox::{SecretPlaces, expand_home, without_tokens};
+use runner_sandbox::{
+    SecretPlaces, SettingsFormat, expand_home, included_settings, without_tokens,
+};
 
 use crate::checkout::temp_folder::TempFolder;
 use crate::error::{Error, ErrorCode, Result};
@@ -12,6 +14,9 @@ use crate::files;
 
 /// The largest file of settings of which lines are left out.
 const MAX_SETTINGS: u64 = 1 << 20;
+
+/// How many such files are looked at: they may include each other.
+const MAX_FILES: usize = 64;
 
 /// What a child may read, as far as it is not everything.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -77,11 +82,7 @@ impl ReadingInput<'_> {
             rules
                 .hidden
                 .extend(places.logins().into_iter().filter(|path| !is_own(path)));
-            for path in places.settings() {
-                let text = files::read_regular(&path, MAX_SETTINGS).ok();
-                let text = text.and_then(|bytes| without_tokens(&String::from_utf8_lossy(&bytes)));
-                rules.replaced.extend(text.map(|text| (path, text)));
-            }
+            rules.replaced = replaced_settings(places.settings(), home);
         }
         for text in self.config.sandbox.readable_for(self.kind) {
             let path = expand_home(text, self.home, self.project).map_err(|message| {
@@ -107,6 +108,36 @@ impl ReadingInput<'_> {
         rules.hidden.retain(is_hidden);
         Ok(rules)
     }
+}
+
+/// What is seen of files of settings that hold secrets, and of those that they include.
+fn replaced_settings(
+    mut waiting: Vec<(PathBuf, SettingsFormat)>,
+    home: &Path,
+) -> Vec<(PathBuf, String)> {
+    let mut replaced: Vec<(PathBuf, String)> = Vec::new();
+    let mut done = 0;
+    while let Some((path, format)) = waiting.get(done).cloned() {
+        done += 1;
+        let Ok(bytes) = files::read_regular(&path, MAX_SETTINGS) else {
+            continue;
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        if format == SettingsFormat::Git {
+            let around = path.parent().unwrap_or(home);
+            let included = included_settings(&text);
+            let included = included
+                .into_iter()
+                .filter_map(|it| expand_home(it, Some(home), around).ok());
+            let known: Vec<PathBuf> = waiting.iter().map(|(path, _)| path.clone()).collect();
+            let new = included.filter(|path| !known.contains(path));
+            let room = MAX_FILES.saturating_sub(waiting.len());
+            waiting.extend(new.take(room).map(|path| (path, format)));
+        }
+        let seen = without_tokens(format, &text);
+        replaced.extend(seen.map(|seen| (path, seen)));
+    }
+    replaced
 }
 
 #[cfg(test)]
@@ -149,16 +180,22 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let home = temp.path();
         std::fs::write(home.join(".npmrc"), "a=b\n//r/:_authToken=x\n").unwrap();
+        // One that includes itself and another one.
+        let include = "[include]\n\tpath = .gitconfig\n\tpath = ~/work\n";
+        std::fs::write(home.join(".gitconfig"), include).unwrap();
+        std::fs::write(home.join("work"), "[github]\n\ttoken = x\n").unwrap();
         let closed = rules("", ChildKind::Setup, home);
-        assert_eq!(closed.replaced, [(home.join(".npmrc"), "a=b\n".to_owned())]);
+        let work = (home.join("work"), "[github]\n".to_owned());
+        let npm = (home.join(".npmrc"), "a=b\n".to_owned());
+        assert_eq!(closed.replaced, [npm, work.clone()]);
         let text =
             "[sandbox]\nreadable = [\"~/.ssh\"]\n[sandbox.setup]\nreadable = [\"~/.npmrc\"]\n";
         let opened = rules(text, ChildKind::Setup, home);
-        assert!(opened.replaced.is_empty());
+        assert_eq!(opened.replaced, [work]);
         assert!(!opened.hidden.contains(&home.join(".ssh")));
         assert_eq!(opened.in_sight, [home.join(".ssh"), home.join(".npmrc")]);
         let guard = rules(text, ChildKind::Guard, home);
         assert_eq!(guard.in_sight, [home.join(".ssh")]);
-        assert_eq!(guard.replaced.len(), 1);
+        assert_eq!(guard.replaced.len(), 2);
     }
 }

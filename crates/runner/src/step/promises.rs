@@ -74,6 +74,13 @@ pub(crate) fn gaps(
                 "install bubblewrap",
             );
             add(
+                !support.has_ipc,
+                "caches",
+                "what a session leaves in System V shared memory, semaphores and message queues, and in POSIX \
+                 message queues, is there for the guard and for later verdicts: this user can have no namespace for them",
+                "install bubblewrap, or allow unprivileged user namespaces",
+            );
+            add(
                 support.has_broker && abi < SCOPE_ABI,
                 "sockets",
                 "they reach sockets without a path, such as those of D-Bus and X11",
@@ -126,6 +133,7 @@ mod tests {
             }),
             landlock: Ok(abi),
             has_broker,
+            has_ipc: has_broker,
         }
     }
 
@@ -148,13 +156,19 @@ mod tests {
                 open,
                 &["sockets", "processes"],
             ),
-            (&Mechanism::Landlock, 7, false, open, &["modes", "sockets"]),
+            (
+                &Mechanism::Landlock,
+                7,
+                false,
+                open,
+                &["modes", "sockets", "caches"],
+            ),
             (
                 &Mechanism::Landlock,
                 2,
                 false,
                 closed,
-                &["writing", "modes", "sockets", "processes"],
+                &["writing", "modes", "sockets", "caches", "processes"],
             ),
             (&Mechanism::None, 0, false, open, &[]),
         ] {

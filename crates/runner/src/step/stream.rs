@@ -4,9 +4,8 @@ use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use runner_agents::{AgentReader, SessionEnding, SessionUsage};
+use runner_agents::{AgentReader, EventLine, SessionEnding, SessionUsage};
 use runner_exec::{Flow, Stream};
-use serde::de::IgnoredAny;
 
 use super::child::OutputListener;
 use crate::files;
@@ -28,6 +27,9 @@ pub(super) struct EventStream<'b> {
     broken: bool,
     bytes_left: u64,
     pending: Vec<u8>,
+    speaks: bool,
+    /// Whether somebody else than the agent's CLI wrote to its output.
+    disturbed: bool,
     /// Which budget was reached while the session ran.
     pub(super) exceeded: Option<String>,
 }
@@ -57,8 +59,17 @@ impl<'b> EventStream<'b> {
             broken: false,
             bytes_left: cap,
             pending: Vec::new(),
+            speaks,
+            disturbed: false,
             exceeded: None,
         }
+    }
+
+    /// What a person should know of the output.
+    pub(super) fn note(&self) -> Option<&'static str> {
+        let words = "the agent's output was disturbed: something other than its CLI wrote to it, or a line was cut off; \
+                     its figures are the largest that were told";
+        self.disturbed.then_some(words)
     }
 
     /// What the session came to.
@@ -81,11 +92,14 @@ impl<'b> EventStream<'b> {
         if line.is_empty() {
             return;
         }
+        let event = EventLine::of(line);
+        self.disturbed |= self.speaks && event.is_disturbed();
+        let line = event.object().unwrap_or(line);
         for event in self.reader.line(line) {
             observer.progress(&RunProgress::AgentEvent(&event));
         }
         let roots = usize::try_from(self.bytes_left).unwrap_or(usize::MAX);
-        if line.len() < roots && is_json_object(line) {
+        if line.len() < roots && event.object().is_some() {
             self.bytes_left -= line.len() as u64 + 1;
             self.pending.extend_from_slice(line);
             self.pending.push(b'\n');
@@ -105,12 +119,6 @@ impl<'b> EventStream<'b> {
         self.broken = !matches!(written, Some(Ok(())));
         self.pending.clear();
     }
-}
-
-/// Whether a line is one JSON object.
-fn is_json_object(line: &[u8]) -> bool {
-    line.trim_ascii_start().first() == Some(&b'{')
-        && serde_json::from_slice::<IgnoredAny>(line).is_ok()
 }
 
 impl OutputListener for EventStream<'_> {

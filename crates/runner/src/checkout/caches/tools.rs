@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use runner_sandbox::without_tokens;
+use runner_sandbox::{SettingsFormat, without_tokens};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::{MAX_COPY_BYTES, MAX_COPY_FILES, is_small};
@@ -209,7 +209,7 @@ fn copy_settings(own: &Path, place: &Path) {
             continue;
         };
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let text = without_tokens(&text).unwrap_or(text);
+        let text = without_tokens(SettingsFormat::Lines, &text).unwrap_or(text);
         let there = files::read_regular(&place.join(name), MAX_SETTINGS);
         if !there.is_ok_and(|it| it == text.as_bytes()) {
             // Whoever put something else in its place has settings of his own.

@@ -36,7 +36,8 @@ pub(super) fn git(folder: &Path, words: &[&str]) -> Result<String> {
         grace: Duration::from_secs(1),
         monitor: false,
         hold_lock: None,
-        refused: None,
+        task_limit: None,
+        cannot_start: None,
     };
     let mut text = DemoText(Vec::new());
     let report = Supervisor::this_binary().run(&spec, &Cancel::new()?, &mut text)?;

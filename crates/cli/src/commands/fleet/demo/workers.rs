@@ -74,7 +74,8 @@ impl WorkerProcess {
             grace: GRACE,
             monitor: false,
             hold_lock: None,
-            refused: None,
+            task_limit: None,
+            cannot_start: None,
         };
         let (cancel, pid) = (Cancel::new()?, Arc::new(AtomicI32::new(0)));
         let mut ear = PidReader {
