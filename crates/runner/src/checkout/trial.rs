@@ -11,6 +11,7 @@ use runner_core::meta::IterationErrorKind;
 use runner_core::paths::FolderGlobs;
 use runner_exec::{Ended, Spec};
 
+use crate::base_trial::guard_file;
 use crate::checkout::caches::ProjectCaches;
 use crate::checkout::junit_reports::JunitReports;
 use crate::checkout::missing_variable::looks_secret;
@@ -25,6 +26,9 @@ use crate::step::environment;
 use crate::step::masked_sink::passed_values;
 use crate::step::millis;
 use crate::step::network;
+
+/// What a guard without the file that defines it comes to: what make says where it finds no rule.
+const UNDEFINED: i32 = 2;
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
@@ -108,8 +112,15 @@ pub(crate) fn run_with(
     };
     let seen = seen(&checkout.checkout, containment);
     let reports = JunitReports::begin(&checkout.checkout, seen, config)?;
+    let undefined = guard_file::undefined(guard.argv, checkout.path());
     let mut trial = run_command(&checkout.checkout, guard, config, containment, context)?;
     reports.add_to(&mut trial.tests)?;
+    if let (TrialEnd::Exited(0), Some(why)) = (&trial.end, undefined) {
+        trial.end = TrialEnd::Exited(UNDEFINED);
+        trial
+            .log
+            .extend_from_slice(format!("\nrunner: {why}\n").as_bytes());
+    }
     Ok(trial)
 }
 
