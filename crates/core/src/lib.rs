@@ -21,6 +21,7 @@ pub mod linked_globs;
 pub mod mask;
 pub mod message;
 pub mod meta;
+pub mod module_names;
 pub mod output;
 pub mod packages;
 pub mod paths;

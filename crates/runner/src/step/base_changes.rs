@@ -9,6 +9,7 @@ use runner_core::paths::is_state_path;
 
 use super::{Iteration, StepContext};
 use crate::base_trial::evidence::BaseEvidence;
+use crate::checkout::made_files::changed_by_guard;
 use crate::checkout::trial::{self, TrialEnd};
 use crate::error::Result;
 use crate::run::beginning::RunBeginning;
@@ -66,7 +67,7 @@ pub(super) fn measure(
     let command = &config.guard.command;
     let trial = trial::run(&clean, command, config, contained, limit, context.run)?;
     let changed = match trial.end {
-        TrialEnd::Exited(_) => clean.checkout.tree.changed_files()?,
+        TrialEnd::Exited(_) => changed_by_guard(&clean.checkout, config)?,
         TrialEnd::TimedOut | TrialEnd::NotStarted(_) => Vec::new(),
     };
     if evidence.is_outdated() {
