@@ -117,7 +117,7 @@ impl GuardScan<'_> {
     fn text(&mut self, text: &str, depth: usize) {
         let text = text.replace("\\\n", " ");
         self.search_paths(&text);
-        self.loops(&text);
+        self.loops(&text, depth);
         // Where `cd` leads to.
         let mut folders: Vec<String> = Vec::new();
         for line in text.lines() {
@@ -185,16 +185,23 @@ impl GuardScan<'_> {
     }
 
     /// Files that a loop runs.
-    fn loops(&mut self, text: &str) {
+    fn loops(&mut self, text: &str, depth: usize) {
         for glob in looped_globs(text) {
             let Ok(globs) = GlobList::new(&[&glob]) else {
                 continue;
             };
             let tests = GlobList::new(&USUAL_TESTS);
-            let mut tracked = self.project.tracked.iter();
             let is_test = |path: &str| tests.as_ref().is_ok_and(|tests| tests.is_match(path));
-            if glob.contains('/') && tracked.any(|path| globs.is_match(path) && !is_test(path)) {
-                add(&mut self.files.protected, &glob);
+            let tracked = self.project.tracked.iter();
+            let run: Vec<&String> = tracked
+                .filter(|path| globs.is_match(path) && !is_test(path))
+                .collect();
+            if !glob.contains('/') || run.is_empty() {
+                continue;
+            }
+            add(&mut self.files.protected, &glob);
+            for path in run {
+                self.file(path, depth.saturating_sub(1), None);
             }
         }
     }

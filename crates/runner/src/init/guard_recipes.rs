@@ -35,7 +35,13 @@ pub(super) fn included_by_variable(text: &str) -> Vec<String> {
         words.iter().find_map(|word| line.strip_prefix(word))
     });
     let mut found = BTreeSet::new();
-    for word in lines.flat_map(parts).filter(|word| word.contains('$')) {
+    let words = lines.flat_map(parts).flat_map(|word| {
+        // Those without a variable are named.
+        let inner = ["$(wildcard ", "${wildcard "];
+        let inner = inner.iter().find_map(|begin| word.strip_prefix(begin));
+        inner.map_or_else(|| vec![word], |it| parts(&it[..it.len().saturating_sub(1)]))
+    });
+    for word in words.filter(|word| word.contains('$')) {
         let mut known = BTreeSet::new();
         let mut ends = BTreeSet::new();
         ends_of(word, text, &mut known, &mut ends);
@@ -228,7 +234,8 @@ mod tests {
             ),
             ("X = a.mk b.mk\ninclude $(X)\n", &["a.mk", "b.mk"]),
             ("sinclude $(OUT)/c.mk\n", &["**/c.mk"]),
-            ("include $(wildcard $(D)/*.inc)\n", &["**/*.d", "**/*.mk"]),
+            ("include $(wildcard $(D)/*.inc)\n", &["**/*.inc"]),
+            ("include $(wildcard rules/*.mk)\n", &[]),
             ("include a.mk\n", &[]),
         ] {
             assert_eq!(included_by_variable(text), expected, "{text}");

@@ -376,8 +376,13 @@ fn search_paths_and_loops() {
         "for f in checks/*.sh; do sh $f || exit 1; done\nfor f in src/*.c; do cc -c $f; done\n";
     check(
         &["sh", "ci.sh"],
-        &[("ci.sh", loops), ("checks/a.sh", ""), ("src/a.c", "")],
-        &["checks/*.sh", "!src/*.c"],
+        &[
+            ("ci.sh", loops),
+            ("checks/a.sh", "sh steps\n"),
+            ("steps", ""),
+            ("src/a.c", ""),
+        ],
+        &["checks/*.sh", "steps", "!src/*.c"],
     );
     check(
         &["sh", "ci.sh"],
