@@ -14,6 +14,7 @@ pub mod evidence;
 pub mod explain;
 pub mod goal;
 pub mod ids;
+pub mod inline_tests;
 mod iteration_error;
 pub mod journal;
 pub mod landing;
