@@ -145,3 +145,109 @@ fn what_git_does_not_clean_up_reaches_no_later_verdict() {
         assert_eq!(told["guard"], "fail", "{wanted}: {told:#}");
     }
 }
+
+/// Without a makefile make has rules of its own, by which other files are green.
+#[test]
+fn make_without_a_makefile_is_never_green() {
+    let repo = bare();
+    repo.write("ci.sh", "true\n");
+    repo.write("product", "wrong\n");
+    repo.commit_all("files");
+    let repo = started(repo, &["Makefile"], &["make", "ci"]);
+    for script in ["true", "echo > ci"] {
+        let told = step(&repo, script);
+        let iter = told["iter"].as_u64().unwrap();
+        let facts = &repo.meta(iter)["facts"];
+        assert_eq!(told["guard"], "fail", "{script}: {told:#}");
+        assert_eq!(facts["guard_exit"], 0, "{script}: {told:#}");
+        let words = "there is no Makefile, so the exit code 0 of `make ci` says nothing";
+        let gaps = facts["evidence_gaps"].to_string();
+        assert!(gaps.contains(words), "{facts:#}");
+    }
+    // The remedy is what the words say.
+    let script =
+        "printf 'ci:\\n\\tgrep -q right product\\n.PHONY: ci\\n' > Makefile; echo right > product";
+    assert_eq!(step(&repo, script)["guard"], "pass");
+    repo.runner(&["land"]).success();
+
+    // A base is tried in the same way.
+    let mut repo = bare();
+    repo.write("ci.sh", "true\n");
+    repo.commit_all("files");
+    repo.init_run(GOAL, &["make", "ci"]);
+    let begun = repo.runner(&["start"]).success();
+    assert!(begun.stderr.contains("Makefile"), "{}", begun.describe());
+}
+
+/// What setup or the guard makes says nothing of the commit.
+#[test]
+fn a_protected_file_that_is_made_is_no_pass() {
+    let mut repo = bare();
+    repo.write("Makefile", "ci:\n\t@grep -q right product\n.PHONY: ci\n");
+    repo.write("product", "wrong\n");
+    repo.write("steps", "mkdir -p made\n");
+    repo.write("more", ":\n");
+    repo.write(".gitignore", "made/\n");
+    repo.commit_all("files");
+    repo.config(|config| {
+        config.set("workspace.setup", "sh steps; sh ./more");
+    });
+    let protected = ["Makefile", "GNUmakefile", "makefile"];
+    let repo = started(repo, &protected, &["make", "ci"]);
+    let made = "printf 'ci:\\n\\t@true\\n' > GNUmakefile";
+    for file in ["steps", "more"] {
+        let told = step(&repo, &format!("echo \"{made}\" > {file}"));
+        assert_eq!(told["class"], "agent_error", "{told:#}");
+        let words = format!("{file} is protected");
+        assert!(told["findings"].to_string().contains(&words), "{told:#}");
+    }
+    let told = step(&repo, "echo right > product; mkdir lib; echo : > lib/steps");
+    assert_eq!(told["guard"], "pass", "{told:#}");
+
+    // By a script that only the product's own code calls.
+    let mut repo = bare();
+    repo.write("Makefile", "ci:\n\t@grep -q right product\n.PHONY: ci\n");
+    repo.write("product", "wrong\n");
+    repo.write("steps", "cat tools/more | sh\n");
+    repo.write("tools/more", "mkdir -p made\n");
+    repo.write(".gitignore", "made/\n");
+    repo.commit_all("files");
+    repo.config(|config| {
+        config.set("workspace.setup", "sh steps");
+    });
+    let repo = started(repo, &protected, &["make", "ci"]);
+    let told = step(&repo, &format!("echo \"{made}\" > tools/more"));
+    assert_eq!(told["guard"], "fail", "{told:#}");
+    let folder = repo.iteration(told["iter"].as_u64().unwrap());
+    let log = std::fs::read_to_string(folder.join("guard.log")).unwrap();
+    let words = "GNUmakefile (made by setup or by the guard, and protected)";
+    assert!(log.contains(words), "{log}");
+}
+
+/// Python loads them without a look at their source.
+#[test]
+fn compiled_files_are_left_out() {
+    let repo = bare();
+    repo.write("check.py", "import rules, sys\nsys.exit(not rules.ok())\n");
+    repo.write(
+        "rules.py",
+        "def ok():\n    return 'right' in open('product').read()\n",
+    );
+    repo.write("product", "wrong\n");
+    repo.write(".gitignore", "__pycache__/\n");
+    repo.commit_all("files");
+    let mut repo = repo;
+    repo.machine_toolchains();
+    let repo = started(repo, &["check.py", "rules.py"], &["python3", "check.py"]);
+    let compile = "printf 'def ok():\\n    return True\\n' > e.py; : > .gitignore
+python3 -c 'import py_compile as p, importlib.util as u; p.compile(\"e.py\", cfile=u.cache_from_source(\"rules.py\"), invalidation_mode=p.PycInvalidationMode.UNCHECKED_HASH)'
+rm e.py";
+    let told = step(&repo, compile);
+    assert_eq!(told["guard"], "fail", "{told:#}");
+    let words = "compiled files of Python are left out of commits";
+    assert!(told["notes"].to_string().contains(words), "{told:#}");
+    let told = step(&repo, &format!("{compile}; echo right > product"));
+    assert_eq!(told["guard"], "pass", "{told:#}");
+    let files = repo.git(&["ls-tree", "-r", "--name-only", "refs/runner/run/demo"]);
+    assert!(!files.contains("__pycache__"), "{files}");
+}

@@ -324,6 +324,32 @@ fn what_stands_in_the_place_of_a_judge_does_not_land() {
             "printf 'def same(a, b):\\n    pass\\n' > parametrize_it.py",
             "parametrize_it.py",
         ),
+        (
+            "a module in the place of a package with another name",
+            &[
+                ("requirements.txt", "PyYAML==6\n"),
+                ("env/yaml.py", "def same(a, b):\n    assert a == b\n"),
+                (
+                    "tests/run.py",
+                    "import yaml, sums\nyaml.same(sums.sub(3, 2), 1)\n",
+                ),
+                ("ci.sh", "PYTHONPATH=.:env python3 tests/run.py\n"),
+            ],
+            "printf 'def same(a, b):\\n    pass\\n' > yaml.py",
+            "yaml.py",
+        ),
+        (
+            "a package that is found before a module",
+            &[
+                (
+                    "conftest.py",
+                    "import sums\ndef check():\n    assert sums.sub(3, 2) == 1\n",
+                ),
+                ("ci.sh", "python3 -c 'import conftest; conftest.check()'\n"),
+            ],
+            "mkdir conftest; printf 'def check():\\n    pass\\n' > conftest/__init__.py",
+            "conftest/__init__.py",
+        ),
     ] {
         let repo = project(|repo| {
             for (path, text) in files {

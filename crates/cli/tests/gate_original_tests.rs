@@ -230,3 +230,39 @@ fn what_does_not_pass_by_the_old_tests_does_not_land() {
         assert!(refused.stderr.contains(words), "{}", refused.describe());
     }
 }
+
+/// The guard runs them as they are now; whoever reads the pass knows.
+#[test]
+fn tests_inside_product_files_are_told() {
+    const LIB: &str = "pub fn one() -> u32 {\n    1\n}\n\n#[cfg(test)]\nmod tests {\n    #[test]\n    \
+        fn is_one() {\n        assert_eq!(super::one(), 1);\n    }\n}\n";
+    let mut repo = bare();
+    repo.write("src/lib.rs", LIB);
+    repo.commit_all("Add the project");
+    repo.config(|config| {
+        config
+            .set("guard.tests", json!(["tests/**"]))
+            .set("guard.original_tests", "report");
+    });
+    repo.start_run(GOAL, &["true"]);
+    scenario::plan(&repo, &["a", "b", "c"]);
+    for (script, is_told) in [
+        // One more is no offence.
+        (
+            "sed -i 's/    #\\[test\\]/    #[test]\\n    fn more() {}\\n\\n    #[test]/; s/    1$/    2 - 1/' src/lib.rs",
+            false,
+        ),
+        (
+            "sed -i 's/::one(), 1/::one(), super::one()/' src/lib.rs",
+            true,
+        ),
+    ] {
+        let told = step(&repo, script);
+        assert_eq!(told["guard"], "pass", "{told:#}");
+        let words = "tests are not as they were when the run began: src/lib.rs (tests inside it)";
+        let notes = told["notes"].to_string();
+        assert_eq!(notes.contains(words), is_told, "{script}: {told:#}");
+    }
+    let words = "src/lib.rs (tests inside it)";
+    repo.runner(&["log"]).success().says(words);
+}

@@ -18,17 +18,22 @@ use scenario::{GOAL, bare};
 use serde_json::{Value, json};
 
 /// All of them, as docs/guards.md counts them.
-const PROJECTS: [&GuardedProject; 22] = [
+const PROJECTS: [&GuardedProject; 27] = [
     &recipes::MAKE,
     &recipes::JUST,
     &recipes::SCRIPTS,
+    &recipes::PROGRAMS,
+    &recipes::LOOPS,
+    &recipes::MODULES,
     &python::UNITTEST,
+    &python::UNITTEST_ON_A_PATH,
     &python::PYTEST,
     &python::PYTEST_OF_A_FOLDER,
     &rust::CARGO,
     &rust::CARGO_WORKSPACE,
     &rust::NEXTEST,
     &javascript::NPM,
+    &javascript::NPM_WITH_FOLDER,
     &javascript::JEST,
     &javascript::JEST_WITH_SETUP,
     &javascript::VITEST,
@@ -56,6 +61,31 @@ fn just() {
 #[test]
 fn several_programs() {
     recipes::SCRIPTS.check();
+}
+
+#[test]
+fn programs() {
+    recipes::PROGRAMS.check();
+}
+
+#[test]
+fn loops() {
+    recipes::LOOPS.check();
+}
+
+#[test]
+fn modules() {
+    recipes::MODULES.check();
+}
+
+#[test]
+fn unittest_on_a_path() {
+    python::UNITTEST_ON_A_PATH.check();
+}
+
+#[test]
+fn npm_with_folder() {
+    javascript::NPM_WITH_FOLDER.check();
 }
 
 #[test]

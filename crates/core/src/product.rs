@@ -11,7 +11,7 @@ pub const SETTINGS: &str = "@settings";
 pub const USUAL_PRODUCT: [&str; 2] = ["**", "!@settings"];
 
 /// What tests are called in most languages.
-pub const USUAL_TESTS: [&str; 17] = [
+pub const USUAL_TESTS: [&str; 22] = [
     "**/tests/**",
     "**/test/**",
     "**/spec/**",
@@ -29,6 +29,11 @@ pub const USUAL_TESTS: [&str; 17] = [
     "**/test.*",
     "**/tests.*",
     "**/*Test.{java,kt,php,cs,scala,swift}",
+    "**/*.bats",
+    "**/*.feature",
+    "features/{step_definitions,steps,support}/**",
+    "e2e/**",
+    "t/**/*.t",
 ];
 
 /// CI, recipes of builds and checks, manifests that are not read, settings of tools, and packages
@@ -89,6 +94,9 @@ const SETTINGS_GLOBS: &[&str] = &[
     "**/{.pre-commit-config.yaml,.editorconfig,.gitattributes,.gitmodules,.gitignore,.envrc,.env,.env.*}",
     // what was installed
     "**/{node_modules,.venv,venv,site-packages,vendor}/**",
+    // what is loaded in the place of the source that it was compiled from
+    "**/__pycache__/**",
+    "**/*.{pyc,pyo}",
 ];
 
 /// Which files are product, by `[guard] product`.
@@ -194,6 +202,8 @@ mod tests {
             "docker-compose.yml",
             "compose.dev.yaml",
             "go.env",
+            "__pycache__/rules.cpython-311.pyc",
+            "rules.pyc",
         ] {
             assert!(!usual.is_product(path.as_bytes()), "{path}");
         }

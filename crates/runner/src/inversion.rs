@@ -9,10 +9,12 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_core::config::{Config, OriginalTests};
+use runner_core::module_names::ModuleNames;
 use runner_core::packages::{
-    PackageFile, PackageFiles, ReplacedPackage, python_imports, replaced_packages,
+    PackageFile, PackageFiles, ReplacedPackage, python_imports, python_packages_among,
+    replaced_packages,
 };
-use runner_core::paths::{GlobList, PYTHON_MODULES, is_state_path};
+use runner_core::paths::{GlobList, PYTHON_MODULES, is_python_module, is_state_path};
 use runner_core::product::{ProductFiles, USUAL_TESTS};
 use runner_core::text::escape_path;
 
@@ -21,7 +23,10 @@ use crate::checkout::trial;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{Git, TreeEntry};
+use crate::init::guard_words::named_files;
+use crate::init::python_names;
 use crate::original_tests::TestFiles;
+use crate::script_folders::is_for_scripts;
 use crate::search_path::with_search_path;
 use crate::tree_links::{links_of, with_links};
 
@@ -191,9 +196,17 @@ struct StandingFiles {
     folders: BTreeSet<PathBuf>,
     /// Names under which its code imports packages.
     imports: BTreeSet<String>,
-    /// Everything at the root.
+    /// Everything at the root, and in the folders in which Python looks for modules.
     roots: BTreeSet<PathBuf>,
+    /// Folders in which Python looks for modules before its own.
+    module_folders: Vec<String>,
+    /// The names of code that judges.
+    modules: ModuleNames,
+    paths: BTreeSet<PathBuf>,
 }
+
+/// More files are not read for what they import.
+const MAX_IMPORTING: usize = 500;
 
 impl StandingFiles {
     fn of(git: &Git, judge: &JudgeFiles, base: &str) -> Result<Self> {
@@ -205,28 +218,105 @@ impl StandingFiles {
             .collect();
         let above = judges.iter().flat_map(|path| path.ancestors().skip(1));
         let folders = above.map(Path::to_owned).collect();
-        let roots = files.iter().filter_map(|entry| entry.path.iter().next());
+        let module_folders = judge.module_folders.clone();
+        let folders_with_root = module_folders.iter().map(String::as_str).chain([NO_FOLDER]);
+        let roots = folders_with_root.flat_map(|folder| {
+            let inner = files.iter().filter_map(move |entry| {
+                let rest = entry.path.strip_prefix(folder).ok()?;
+                Some(Path::new(folder).join(rest.iter().next()?))
+            });
+            inner.collect::<Vec<_>>()
+        });
+        let roots = roots.collect();
+        let mut modules = ModuleNames::default();
+        for path in judges.iter().filter_map(|path| path.to_str()) {
+            modules.insert(path);
+        }
+        let packages = package_files(git, &files)?;
+        let mut imports = python_imports(&packages);
+        let names = names_imported(git, &files, &judges)?;
+        imports.append(&mut python_packages_among(&packages, &names));
         Ok(StandingFiles {
             folders,
-            imports: python_imports(&package_files(git, &files)?),
-            roots: roots.map(PathBuf::from).collect(),
+            imports,
+            roots,
+            module_folders,
+            modules,
+            paths: files.into_iter().map(|entry| entry.path).collect(),
             judges,
         })
     }
 
     /// Whether a file of a result would stand in the place of a judge: of the folder that it is in
-    /// (by a link, say), of the file itself, or of a package that code imports.
+    /// (by a link, say), of the file itself, of a module that would be found later, or of a package
+    /// that code imports.
     fn gives_way_to(&self, path: &Path) -> bool {
         let is_folder = self.folders.contains(path);
         let is_below = path.ancestors().any(|above| self.judges.contains(above));
-        let first = path.iter().next().map(PathBuf::from).unwrap_or_default();
-        let module = first.with_extension("");
-        let is_python = path.extension().is_some_and(|ending| ending == "py");
-        let is_import = module
-            .to_str()
-            .is_some_and(|name| self.imports.contains(name));
-        is_folder || is_below || (is_python && is_import && !self.roots.contains(&first))
+        is_folder || is_below || !self.paths.contains(path) && self.is_found_first(path)
     }
+
+    /// Whether a new file would be found in the place of a module or a package.
+    fn is_found_first(&self, path: &Path) -> bool {
+        if path
+            .to_str()
+            .is_some_and(|path| self.modules.gives_way_to(path))
+        {
+            return true;
+        }
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        let mut folders = self
+            .module_folders
+            .iter()
+            .map(String::as_str)
+            .chain([NO_FOLDER]);
+        folders.any(|folder| {
+            let Some(first) = path
+                .strip_prefix(folder)
+                .ok()
+                .and_then(|it| it.iter().next())
+            else {
+                return false;
+            };
+            let whole = Path::new(folder).join(first);
+            let name = first.to_str().unwrap_or_default();
+            let module = name.split('.').next().unwrap_or(name);
+            // A link to a folder has no ending.
+            let is_code = matches!(ending, Some("py" | "pyc" | "so")) || path == whole;
+            is_code && self.imports.contains(module) && !self.roots.contains(&whole)
+        }) || {
+            let bytes = path.as_os_str().as_bytes();
+            let as_folder = path.join("__init__.py");
+            let as_folder = as_folder.as_os_str().as_bytes();
+            self.module_folders.iter().any(|folder| {
+                is_python_module(bytes, folder)
+                    || ending.is_none() && is_python_module(as_folder, folder)
+            })
+        }
+    }
+}
+
+/// The root.
+const NO_FOLDER: &str = "";
+
+/// The modules that judges written in Python import.
+fn names_imported(
+    git: &Git,
+    files: &[TreeEntry],
+    judges: &BTreeSet<PathBuf>,
+) -> Result<BTreeSet<String>> {
+    let is_code = |path: &Path| path.extension().is_some_and(|ending| ending == "py");
+    let oids: Vec<&str> = files
+        .iter()
+        .filter(|it| it.mode.starts_with("100") && is_code(&it.path) && judges.contains(&it.path))
+        .map(|entry| entry.oid.as_str())
+        .take(MAX_IMPORTING)
+        .collect();
+    let texts = git.proven_blobs(&oids)?;
+    let names = texts
+        .iter()
+        .flat_map(|text| python_names(&String::from_utf8_lossy(text)));
+    Ok(names.collect())
 }
 
 /// Which files judge, and which are judged.
@@ -237,6 +327,10 @@ struct JudgeFiles {
     usual_tests: GlobList,
     /// Folders of protected scripts: what lies beside them is theirs.
     script_folders: Vec<Vec<u8>>,
+    /// What the commands of guard and setup name of the base.
+    named: BTreeSet<PathBuf>,
+    /// Folders in which Python looks for modules before its own, as the protected entries say.
+    module_folders: Vec<String>,
     taken: TestsTaken,
 }
 
@@ -257,7 +351,19 @@ impl JudgeFiles {
         let protected = GlobList::new(&protected).map_err(|it| wrong("protected", &it))?;
         let mut links = links_of(git, base, &project)?;
         links.retain(|link| !link.leads_around_itself());
+        let files = git.files_of(base)?;
+        let is_file = |path: &str| files.iter().any(|entry| entry.path == Path::new(path));
+        let commands = [&guard.command, &config.workspace.setup];
+        let named = commands
+            .into_iter()
+            .flat_map(|argv| named_files(argv, &is_file));
+        let module_folders = guard.protected.iter().filter_map(|entry| {
+            let folder = entry.strip_suffix(PYTHON_MODULES)?;
+            Some(folder.trim_end_matches('/').to_owned())
+        });
         Ok(JudgeFiles {
+            named: named.map(PathBuf::from).collect(),
+            module_folders: module_folders.collect(),
             product: ProductFiles::new(&guard.product).map_err(|it| wrong("product", &it))?,
             protected: with_links(&protected, &links, "protected")?,
             tests: TestFiles::of(config)?.through_links_of(git, base)?,
@@ -275,7 +381,10 @@ impl JudgeFiles {
     fn is_taken(&self, path: &Path) -> bool {
         let bytes = path.as_os_str().as_bytes();
         let is_beside = |folder: &Vec<u8>| bytes.starts_with(folder);
-        if self.protected.is_match(bytes) || self.script_folders.iter().any(is_beside) {
+        if self.protected.is_match(bytes)
+            || self.script_folders.iter().any(is_beside)
+            || self.named.contains(path)
+        {
             return false;
         }
         if self.tests.is_test(path) || self.usual_tests.is_match(bytes) {
@@ -291,18 +400,13 @@ fn script_folder(entry: &str) -> Option<Vec<u8>> {
     const SCRIPTS: [&str; 10] = [
         "sh", "bash", "py", "js", "mjs", "cjs", "ts", "rb", "pl", "php",
     ];
-    const FOLDERS: [&str; 13] = [
-        "scripts", "script", "tools", "tool", "ci", ".ci", "hack", "dev", "devtools", "checks",
-        "check", "tasks", "build",
-    ];
     let (folder, name) = entry.rsplit_once('/')?;
-    let is_for_scripts = folder.split('/').any(|part| FOLDERS.contains(&part));
     let is_script = match name.rsplit_once('.') {
         Some((_, ending)) => SCRIPTS.contains(&ending),
         None => true,
     };
     let is_plain = !entry.contains(['*', '?', '[', '{']);
-    (is_script && is_plain && is_for_scripts).then(|| format!("{folder}/").into_bytes())
+    (is_script && is_plain && is_for_scripts(entry)).then(|| format!("{folder}/").into_bytes())
 }
 
 /// Whether a base has anything that could judge a result: not where the result brings the file that

@@ -34,6 +34,7 @@ mod proof_key;
 mod rescue;
 mod run;
 mod run_context;
+mod script_folders;
 mod search_path;
 mod state;
 mod step;

@@ -1,11 +1,12 @@
 //! Tests that a run changed, and the same work judged by the tests of the run's start.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_core::config::Config;
 use runner_core::evidence::TestDifference;
+use runner_core::inline_tests::inline_tests;
 use runner_core::paths::{GlobList, is_state_path};
 use runner_core::text::escape_path;
 
@@ -14,7 +15,7 @@ use crate::checkout::guard_changes;
 use crate::checkout::trial::{GuardTrial, TrialEnd, some_of};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
-use crate::git::Git;
+use crate::git::{Git, TreeEntry};
 use crate::tree_links::{links_of, with_links};
 
 /// Which files are tests.
@@ -92,16 +93,25 @@ impl TestFiles {
         }
         let linked = self.through_links_of(git, start)?;
         let changed = git.changed_between(start, commit)?;
-        let tests: Vec<&PathBuf> = changed.iter().filter(|path| linked.is_test(path)).collect();
-        if tests.is_empty() {
+        let is_rust = |path: &Path| path.extension().is_some_and(|ending| ending == "rs");
+        let (tests, others): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            changed.iter().partition(|path| linked.is_test(path));
+        if tests.is_empty() && !others.iter().any(|path| is_rust(path)) {
             return Ok(TestFileChanges::default());
         }
-        let files = |commit: &str| -> Result<BTreeSet<PathBuf>> {
+        let files = |commit: &str| -> Result<BTreeMap<PathBuf, TreeEntry>> {
             let files = git.files_of(commit)?;
-            Ok(files.into_iter().map(|entry| entry.path).collect())
+            Ok(files.into_iter().map(|it| (it.path.clone(), it)).collect())
         };
         let (before, after) = (files(start)?, files(commit)?);
         let mut found = TestFileChanges::default();
+        for path in others.into_iter().filter(|path| is_rust(path)) {
+            let known = tests_inside(git, before.get(path))?;
+            if !known.is_empty() && !known.is_subset(&tests_inside(git, after.get(path))?) {
+                let name = escape_path(path.as_os_str().as_bytes());
+                found.told.push(format!("{name} (tests inside it)"));
+            }
+        }
         for path in tests {
             if linked.is_released(path) {
                 found.has_released = true;
@@ -109,7 +119,7 @@ impl TestFiles {
                 found.counts = true;
             }
             let name = escape_path(path.as_os_str().as_bytes());
-            match (before.contains(path), after.contains(path)) {
+            match (before.contains_key(path), after.contains_key(path)) {
                 (true, true) => found.told.push(name),
                 (true, false) => found.told.push(format!("{name} (deleted)")),
                 (false, _) => {}
@@ -127,6 +137,17 @@ impl TestFiles {
         let (_, commit) = git.commit_tree(&tree, &[commit], message)?;
         Ok(commit)
     }
+}
+
+/// The tests that lie in a file of product code.
+fn tests_inside(git: &Git, entry: Option<&TreeEntry>) -> Result<BTreeSet<String>> {
+    let Some(entry) = entry.filter(|it| it.mode.starts_with("100")) else {
+        return Ok(BTreeSet::new());
+    };
+    let bytes = git.proven_blobs(&[entry.oid.as_str()])?.pop();
+    Ok(inline_tests(&String::from_utf8_lossy(
+        &bytes.unwrap_or_default(),
+    )))
 }
 
 /// Why a verdict with the tests of the run's start is no pass. `has_released`: some of them are not

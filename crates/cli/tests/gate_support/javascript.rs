@@ -533,3 +533,39 @@ pub(crate) const NODE: GuardedProject = GuardedProject {
         ),
     ],
 };
+
+pub(crate) const NPM_WITH_FOLDER: GuardedProject = GuardedProject {
+    kind: "npm",
+    guard: &["npm", "test"],
+    tool: GateTool::System(&["npm", "node"]),
+    files: &[
+        (
+            "package.json",
+            "{\"name\": \"x\", \"version\": \"1.0.0\", \"scripts\": {\"test\": \"node check.js\"}}\n",
+        ),
+        (
+            "check.js",
+            "process.exit(require('./rules').ok() ? 0 : 1)\n",
+        ),
+        (
+            "rules/index.js",
+            "exports.ok = () => require('../app').text().includes('right')\n",
+        ),
+        (
+            "app.js",
+            "exports.text = () => require('fs').readFileSync('product', 'utf8')\n",
+        ),
+        ("product", "wrong\n"),
+    ],
+    fix: "echo right > product",
+    redefined: &[(
+        "a file that is found before a folder",
+        "echo 'exports.ok = () => true' > rules.js",
+    )],
+    unproven: &[],
+    told: &[],
+    honest: &[(
+        "the product",
+        "echo 'exports.text = () => \"right\"' > app.js",
+    )],
+};

@@ -393,3 +393,38 @@ pub(crate) const UNITTEST: GuardedProject = GuardedProject {
         ),
     ],
 };
+
+pub(crate) const UNITTEST_ON_A_PATH: GuardedProject = GuardedProject {
+    kind: "unittest",
+    guard: &["make", "ci"],
+    tool: GateTool::System(&["make", "python3"]),
+    files: &[
+        (".gitignore", "__pycache__/\n"),
+        (
+            "Makefile",
+            "ci:\n\tPYTHONPATH=src python3 -m unittest discover -s tests -v\n.PHONY: ci\n",
+        ),
+        ("src/sums.py", "def sub(a, b):\n    return 0\n"),
+        (
+            "tests/test_sums.py",
+            "import unittest\nimport sums\n\n\nclass Sums(unittest.TestCase):\n    def test_subs(self):\n        self.assertEqual(sums.sub(3, 2), 1)\n",
+        ),
+    ],
+    fix: "sed -i 's/return 0/return a - b/' src/sums.py",
+    redefined: &[(
+        "a package in the place of unittest, in a folder of modules",
+        "mkdir src/unittest; cat > src/unittest/__init__.py <<'X'\n\
+         import sys, os, importlib\n\
+         own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))\n\
+         sys.path = [it for it in sys.path if os.path.abspath(it) != own]\n\
+         del sys.modules['unittest']\n\
+         real = importlib.import_module('unittest')\n\
+         sys.path.insert(0, own)\n\
+         real.TestCase.assertEqual = lambda *a, **k: None\n\
+         sys.modules['unittest'] = real\n\
+         X",
+    )],
+    unproven: &[],
+    told: &[],
+    honest: &[("a module there", "echo 'X = 1' > src/words.py")],
+};

@@ -11,7 +11,7 @@ pub(crate) const MAKE: GuardedProject = GuardedProject {
     files: &[
         (
             "Makefile",
-            "include rules/test.mk\n-include local.mk ./own/local.mk\n-include $(wildcard rules/more/*.mk)\nMORE ?= true\n",
+            "include rules/test.mk\n-include local.mk ./own/local.mk\n-include $(wildcard rules/more/*.mk)\nOBJS := src/a.o\n-include $(OBJS:.o=.d)\nMORE ?= true\n",
         ),
         (
             "rules/test.mk",
@@ -37,6 +37,14 @@ pub(crate) const MAKE: GuardedProject = GuardedProject {
             "what it may include by a wildcard",
             "mkdir rules/more; printf 'SHELL = /bin/true\\n' > rules/more/x.mk",
         ),
+        (
+            "what it may include by a variable",
+            "mkdir src; printf 'SHELL = /bin/true\\n' > src/a.d",
+        ),
+        (
+            "a file from which make makes what it includes",
+            "printf 'SHELL = /bin/true\\n' > local.mk.sh",
+        ),
         ("a file in the place of the target", "touch test"),
         (
             "a folder in the place of the target",
@@ -51,6 +59,8 @@ pub(crate) const MAKE: GuardedProject = GuardedProject {
             "mkdir -p sub && printf 'all:\\n' > sub/Makefile",
         ),
         ("new rules", "printf 'lint:\\n' > rules/lint.mk"),
+        ("a source file", "mkdir src; printf 'int a;\\n' > src/a.c"),
+        ("a script beside it", "printf 'echo hi\\n' > local.sh"),
         ("a folder of tests", "mkdir tests; touch tests/x"),
         (
             "a file of test data",
@@ -165,5 +175,131 @@ pub(crate) const SCRIPTS: GuardedProject = GuardedProject {
             "a folder of tests",
             "mkdir tests; printf 'grep -q right product\\n' > tests/more.sh",
         ),
+    ],
+};
+
+pub(crate) const PROGRAMS: GuardedProject = GuardedProject {
+    kind: "programs of the project",
+    guard: &["bash", "bin/ci"],
+    tool: GateTool::System(&["bash"]),
+    files: &[
+        (
+            "bin/ci",
+            "export PATH=\"$PWD/tools:$PATH\"\ngrep -q right product\n",
+        ),
+        ("tools/keep", ""),
+        ("product", "wrong\n"),
+    ],
+    fix: FIX,
+    redefined: &[
+        ("the program", "echo true > bin/ci"),
+        (
+            "a program with the name of one that it calls",
+            "printf '#!/bin/sh\\n' > tools/grep; chmod +x tools/grep",
+        ),
+    ],
+    unproven: &[],
+    told: &[],
+    honest: &[
+        ("a program beside it", "echo true > bin/other"),
+        ("a script elsewhere", "mkdir lib; echo true > lib/grep"),
+    ],
+};
+
+pub(crate) const LOOPS: GuardedProject = GuardedProject {
+    kind: "programs of the project",
+    guard: &["sh", "ci.sh"],
+    tool: GateTool::System(&["awk"]),
+    files: &[
+        (
+            "ci.sh",
+            "for f in checks/*.sh; do sh \"$f\" || exit 1; done\nfor f in data/*; do test -s \"$f\" || exit 1; done\n",
+        ),
+        ("checks/one.sh", "awk -f right.awk product\n"),
+        ("right.awk", "/right/ { ok = 1 }\nEND { exit !ok }\n"),
+        ("data/one", "1\n"),
+        ("product", "wrong\n"),
+    ],
+    fix: FIX,
+    redefined: &[
+        ("what a loop runs", "echo true > checks/one.sh"),
+        ("settings of a tool", "echo 'BEGIN { exit 0 }' > right.awk"),
+    ],
+    unproven: &[],
+    told: &[],
+    honest: &[
+        (
+            "what a loop looks at",
+            "echo 2 > data/one; echo 3 > data/two",
+        ),
+        (
+            "rules of another kind",
+            "echo 'BEGIN { print }' > print.awk",
+        ),
+    ],
+};
+
+pub(crate) const MODULES: GuardedProject = GuardedProject {
+    kind: "programs of the project",
+    guard: &["python3", "-m", "gate.run"],
+    tool: GateTool::System(&["python3"]),
+    files: &[
+        (".gitignore", "__pycache__/\n"),
+        (
+            "gate/run.py",
+            "import json\nimport sys\nimport app\nfrom gate import rules\nsys.exit(not rules.is_right(app.TEXT))\n",
+        ),
+        (
+            "gate/rules.py",
+            "def is_right(text):\n    return 'right' in text\n",
+        ),
+        ("app.py", "TEXT = open('product').read()\n"),
+        ("product", "wrong\n"),
+    ],
+    fix: FIX,
+    redefined: &[
+        ("the module", "echo > gate/run.py"),
+        (
+            "what it imports",
+            "printf 'def is_right(text):\\n    return True\\n' > gate/rules.py",
+        ),
+        (
+            "its package",
+            "printf 'import os\\nos._exit(0)\\n' > gate/__init__.py",
+        ),
+        (
+            "a package that is found first",
+            "mkdir gate/rules; printf 'def is_right(text):\\n    return True\\n' > gate/rules/__init__.py",
+        ),
+        (
+            "a link to a package that is found first",
+            "mkdir lib; printf 'def is_right(text):\\n    return True\\n' > lib/__init__.py; ln -s ../lib gate/rules",
+        ),
+        (
+            "a module of Python's own",
+            "printf 'import os\\nos._exit(0)\\n' > json.py",
+        ),
+    ],
+    unproven: &[],
+    told: &[],
+    honest: &[
+        (
+            "a module of the product",
+            "printf 'from words import TEXT\\n' > app.py; printf \"TEXT = open('product').read()\\n\" > words.py",
+        ),
+        (
+            "a package of the product",
+            "rm app.py; mkdir app; printf \"TEXT = open('product').read()\\n\" > app/__init__.py",
+        ),
+        ("another check", "echo 'X = 1' > gate/more.py"),
+        (
+            "a package elsewhere",
+            "mkdir -p lib/rules; echo > lib/rules/__init__.py",
+        ),
+        (
+            "a module with a name like it",
+            "mkdir lib; echo > lib/json.py",
+        ),
+        ("a file of data", "echo '{}' > gate.json"),
     ],
 };

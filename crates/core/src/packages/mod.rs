@@ -286,6 +286,51 @@ pub fn python_imports(files: &PackageFiles) -> BTreeSet<String> {
     names
 }
 
+/// Packages of the Python index whose code has another name.
+const OTHER_NAMES: [(&str, &str); 12] = [
+    ("beautifulsoup4", "bs4"),
+    ("opencvpython", "cv2"),
+    ("opencvpythonheadless", "cv2"),
+    ("pillow", "PIL"),
+    ("pycryptodome", "Crypto"),
+    ("scikitlearn", "sklearn"),
+    ("scikitimage", "skimage"),
+    ("protobuf", "google"),
+    ("mysqlclient", "MySQLdb"),
+    ("pymupdf", "fitz"),
+    ("gitpython", "git"),
+    ("setuptools", "pkg_resources"),
+];
+
+/// Those of the names that code imports which are packages that these files name, also where those
+/// are called otherwise: `yaml` is in PyYAML.
+pub fn python_packages_among(files: &PackageFiles, names: &BTreeSet<String>) -> BTreeSet<String> {
+    let plain = |name: &str| name.to_lowercase().replace(['-', '_', '.'], "");
+    let asked: BTreeSet<String> = python_imports(files).iter().map(|it| plain(it)).collect();
+    let is_package = |name: &&String| {
+        let name = plain(name);
+        let affixes = [
+            ("py", ""),
+            ("python", ""),
+            ("", "py"),
+            ("", "python"),
+            ("", "s"),
+            ("", "binary"),
+            ("", ""),
+        ];
+        let mut spelled = affixes
+            .iter()
+            .map(|(before, after)| format!("{before}{name}{after}"));
+        spelled.any(|it| asked.contains(&it))
+    };
+    let other = OTHER_NAMES
+        .iter()
+        .filter(|(package, name)| asked.contains(*package) && names.contains(*name));
+    let mut found: BTreeSet<String> = names.iter().filter(is_package).cloned().collect();
+    found.extend(other.map(|(_, name)| (*name).to_owned()));
+    found
+}
+
 fn files_of(files: &PackageFiles) -> impl Iterator<Item = (PackageFile<'_>, &[u8])> {
     files
         .iter()

@@ -1,20 +1,37 @@
 //! The file that defines a guard: a goal that begins with an empty repository has none yet.
 
+use std::path::Path;
+
 /// Programs that run a script whose path they are given.
 const INTERPRETERS: &[&str] = &[
     "sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl",
 ];
 
 /// The file that defines the guard, if it can be told and is missing.
-pub(super) fn missing(command: &[String], is_there: impl Fn(&str) -> bool) -> Option<String> {
+pub(crate) fn missing(command: &[String], is_there: impl Fn(&str) -> bool) -> Option<String> {
     let files = candidates(command);
     let preferred = files.last()?.clone();
     (!files.iter().any(|file| is_there(file))).then_some(preferred)
 }
 
+/// Why a green exit code in a folder says nothing: the file that defines the guard is not there.
+/// Asked before the guard runs, because `make` makes even its own makefile of other files.
+pub(crate) fn undefined(command: &[String], folder: &Path) -> Option<String> {
+    let file = missing(command, |path| folder.join(path).is_file())?;
+    Some(format!(
+        "there is no {file}, so the exit code 0 of `{}` says nothing: commit the file that says what is checked",
+        command.join(" ")
+    ))
+}
+
 /// The files of the project of which one defines the guard, the usual one last.
 pub(crate) fn candidates(command: &[String]) -> Vec<String> {
-    let Some((program, arguments)) = command.split_first() else {
+    let is_setting = |word: &&String| word.as_str() == "env" || word.contains('=');
+    let skipped = match command.first() {
+        Some(first) if first == "env" => command.iter().take_while(is_setting).count(),
+        _ => 0,
+    };
+    let Some((program, arguments)) = command[skipped..].split_first() else {
         return Vec::new();
     };
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
@@ -24,7 +41,7 @@ pub(crate) fn candidates(command: &[String]) -> Vec<String> {
             .any(|word| options.iter().any(|option| word.starts_with(option)))
     };
     let base = program.rsplit('/').next().unwrap_or(program);
-    if base == program {
+    if base == program || program.starts_with('/') {
         return match base {
             "make" | "gmake"
                 if !elsewhere(&["-f", "-C", "--file", "--makefile", "--directory"]) =>
@@ -68,6 +85,10 @@ mod tests {
         for (command, there, expected) in [
             ("make ci", "", Some("Makefile")),
             ("make ci", "GNUmakefile", None),
+            ("make ci", "ci.sh", Some("Makefile")),
+            ("/usr/bin/make ci", "ci", Some("Makefile")),
+            ("env CI=1 make ci", "ci", Some("Makefile")),
+            ("env CI=1 make ci", "makefile", None),
             ("make -f ci.mk", "", None),
             ("make -C sub", "", None),
             ("just ci", "", Some("justfile")),

@@ -20,6 +20,7 @@ use runner_core::evidence::TestEvidence;
 
 use crate::checkout::CleanCheckout;
 use crate::checkout::caches::CacheFill;
+use crate::checkout::made_files::changed_by_guard;
 use crate::checkout::missing_variable;
 use crate::checkout::trial::{self, GuardCommand, TrialEnd};
 use crate::error::Result;
@@ -116,7 +117,7 @@ impl BaseTrial<'_> {
         let evidence = self.evidence()?;
         evidence.write(&tests)?;
         if let BaseTrialEnd::Exited(_) = end {
-            evidence.write_changed(&checkout.checkout.tree.changed_files()?)?;
+            evidence.write_changed(&changed_by_guard(&checkout.checkout, self.config)?)?;
         }
         drop(checkout);
         let verdict = self.verdict_of(&end, &log, context)?;

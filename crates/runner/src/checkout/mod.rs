@@ -9,6 +9,7 @@ pub(crate) mod guard_changes;
 pub(crate) mod home_view;
 pub(crate) mod indexed_tree;
 pub(crate) mod junit_reports;
+pub(crate) mod made_files;
 pub(crate) mod missing_variable;
 pub(crate) mod prepare;
 pub(crate) mod project_paths;

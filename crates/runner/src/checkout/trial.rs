@@ -11,8 +11,10 @@ use runner_core::meta::IterationErrorKind;
 use runner_core::paths::FolderGlobs;
 use runner_exec::{Ended, Spec};
 
+use crate::base_trial::guard_file;
 use crate::checkout::caches::ProjectCaches;
 use crate::checkout::junit_reports::JunitReports;
+use crate::checkout::made_files::changed_by_guard;
 use crate::checkout::missing_variable::looks_secret;
 use crate::checkout::{Checkout, CleanCheckout, setup_parts};
 use crate::error::{Error, ErrorCode, Result};
@@ -25,6 +27,9 @@ use crate::step::environment;
 use crate::step::masked_sink::passed_values;
 use crate::step::millis;
 use crate::step::network;
+
+/// What a guard without the file that defines it comes to: what make says where it finds no rule.
+const UNDEFINED: i32 = 2;
 
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
@@ -110,10 +115,17 @@ pub(crate) fn run_with(
     };
     let seen = seen(&checkout.checkout, containment);
     let reports = JunitReports::begin(&checkout.checkout, seen, config)?;
+    let undefined = guard_file::undefined(guard.argv, checkout.path());
     let mut trial = run_command(&checkout.checkout, guard, config, containment, context)?;
     reports.add_to(&mut trial.tests)?;
     if let TrialEnd::Exited(_) = trial.end {
-        trial.changed = checkout.checkout.tree.changed_files()?;
+        trial.changed = changed_by_guard(&checkout.checkout, config)?;
+    }
+    if let (TrialEnd::Exited(0), Some(why)) = (&trial.end, undefined) {
+        trial.end = TrialEnd::Exited(UNDEFINED);
+        trial
+            .log
+            .extend_from_slice(format!("\nrunner: {why}\n").as_bytes());
     }
     Ok(trial)
 }

@@ -12,7 +12,7 @@ use super::{
     InitOptions, detect, earlier, keep, package, parse_backend, setup, split_words, watched_files,
 };
 use crate::error::Result;
-use crate::git::Git;
+use crate::git::{Git, split_nul, to_path};
 use crate::step::containment::Containment;
 
 /// The config, and its most important parts with the reasons for them.
@@ -105,12 +105,15 @@ impl InitChoice {
             Path::new("")
         };
         let read = |path: &str| std::fs::read_to_string(root.join(guards).join(path)).ok();
+        let tracked = git.as_ref().map(|git| files_below(git, guards));
+        let tracked = tracked.unwrap_or_default();
         let asked = GuardedFiles {
             read: &read,
             is_there: &|path| root.join(guards).join(path).exists(),
             has_modules: git.as_ref().is_some_and(|git| has_go_modules(git, guards)),
+            tracked: &tracked,
         };
-        let mut files = guard_files(&found.argv, &asked);
+        let mut files = guard_files(&found.argv, &setup, &asked);
         // What setup makes there would count as made by every session.
         if !setup.is_empty()
             && !git
@@ -121,11 +124,19 @@ impl InitChoice {
         }
         let protected = below(guards, files.protected);
         let protected_values = below(guards, files.values);
-        let watched = below(
+        let mut watched = below(
             &found.folder,
             watched_files::watched(&root.join(&found.folder)),
         );
-        let tests = watched_files::tests_of(&watched);
+        let mut tests = watched_files::tests_of(&watched);
+        let others = below(guards, watched_files::other_tests(&tracked));
+        for glob in others {
+            for list in [&mut watched, &mut tests] {
+                if !list.contains(&glob) {
+                    list.push(glob.clone());
+                }
+            }
+        }
         let project = NewProject {
             setup: &setup,
             include: &include,
@@ -172,6 +183,22 @@ fn ignores_packages(git: &Git, folder: &Path) -> bool {
         path.as_os_str(),
     ];
     matches!(git.ask(&args), Ok(Some(_)))
+}
+
+/// The files below a folder that are in the project, or may come into it.
+fn files_below(git: &Git, folder: &Path) -> Vec<String> {
+    let args = [
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ];
+    let listed = git.read(&args).unwrap_or_default();
+    let paths = split_nul(&listed).map(to_path);
+    paths
+        .filter_map(|path| Some(path.strip_prefix(folder).ok()?.to_str()?.to_owned()))
+        .collect()
 }
 
 /// Whether folders below this one have a go.mod of their own.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_core::config::BackendKind;
@@ -11,8 +12,8 @@ type InitProbe = fn(&Path) -> Option<(&'static str, String)>;
 
 /// The first that has an answer. What a project has made for this very purpose comes before what
 /// its language has in general.
-const PROBES: [InitProbe; 11] = [
-    just_ci, make, just_test, rust, ruby, php, node, go, python, maven, gradle,
+const PROBES: [InitProbe; 12] = [
+    just_ci, make, script, just_test, rust, ruby, php, node, go, python, maven, gradle,
 ];
 
 /// The guard's argv, and why. `is_there`: whether a program is installed.
@@ -102,6 +103,21 @@ fn make(root: &Path) -> Option<(&'static str, String)> {
         &MAKEFILES,
         &[("ci", "make ci"), ("test", "make test")],
     )
+}
+
+/// A script with the name that the fallback would have: started as its mode allows.
+fn script(root: &Path) -> Option<(&'static str, String)> {
+    let file = has(root, &["ci.sh"])?;
+    let mode = root
+        .join(file)
+        .metadata()
+        .map(|meta| meta.permissions().mode());
+    let line = if mode.is_ok_and(|mode| mode & 0o111 != 0) {
+        "./ci.sh"
+    } else {
+        "sh ci.sh"
+    };
+    Some((line, format!("there is a {file}")))
 }
 
 fn rust(root: &Path) -> Option<(&'static str, String)> {
@@ -476,6 +492,10 @@ mod tests {
             (&[("pom.xml", ""), ("mvnw", "")], "./mvnw -q test"),
             (&[("build.gradle", ""), ("gradlew", "")], "./gradlew test"),
             (&[("README", "")], "just ci"),
+            (&[("ci.sh", "true\n")], "sh ci.sh"),
+            (&[("ci.sh", ""), ("Cargo.toml", "")], "sh ci.sh"),
+            (&[("ci.sh", ""), ("Makefile", "ci:\n")], "make ci"),
+            (&[("ci", ""), ("README", "")], "just ci"),
         ];
         for (files, expected) in cases {
             let dir = project(files);

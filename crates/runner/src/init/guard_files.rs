@@ -5,16 +5,28 @@
 //! product files over the tests and settings of the beginning.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+
+use runner_core::paths::{GlobList, PYTHON_MODULES};
+use runner_core::product::USUAL_TESTS;
 
 use super::detect::MAKEFILES;
-use super::guard_recipes::{imported, included, targets_that_files_stand_for};
+use super::guard_recipes::{
+    imported, included, included_by_variable, makes, targets_that_files_stand_for,
+};
 use super::guard_settings::{code_settings, pytest_plugins};
 use super::guard_tools::{GuardTool, JUSTFILES, TOOLS};
-use super::script_imports::{join, taken_in};
+use super::guard_words::{WordRole, looped_globs, search_folders, words_of, words_of_argv};
+use super::product_modules::{has_other_product, is_product_module};
+use super::script_imports::{has_modules, is_python, join, taken_in};
+use crate::script_folders::is_for_scripts;
 
 /// How deep scripts that call scripts are looked into.
 const DEPTH: usize = 4;
+
+/// How names of scripts end.
+const SCRIPT_ENDINGS: [&str; 11] = [
+    "sh", "bash", "py", "js", "mjs", "cjs", "ts", "rb", "pl", "mk", "just",
+];
 
 /// Options of pytest that take the next word.
 const PYTEST_OPTIONS: [&str; 8] = ["-k", "-m", "-p", "-n", "-c", "-o", "-W", "-r"];
@@ -36,16 +48,28 @@ pub(super) struct GuardedFiles<'r> {
     pub(super) is_there: &'r dyn Fn(&str) -> bool,
     /// Whether folders have a go.mod of their own.
     pub(super) has_modules: bool,
+    /// Every file of the project.
+    pub(super) tracked: &'r [String],
 }
 
-/// All files that redefine a guard.
-pub(super) fn guard_files(command: &[String], project: &GuardedFiles<'_>) -> GuardFiles {
+/// All files that redefine a guard. `setup`: what makes a checkout ready for it, whose scripts could
+/// do the same.
+pub(super) fn guard_files(
+    command: &[String],
+    setup: &[String],
+    project: &GuardedFiles<'_>,
+) -> GuardFiles {
     let mut scan = GuardScan {
         project,
         files: GuardFiles::default(),
         seen: BTreeSet::new(),
+        paths: Vec::new(),
+        module_folders: Vec::new(),
+        only_scripts: false,
     };
-    scan.command(command);
+    scan.command(command, DEPTH);
+    scan.only_scripts = true;
+    scan.command(setup, DEPTH - 1);
     scan.files
 }
 
@@ -53,6 +77,12 @@ struct GuardScan<'r> {
     project: &'r GuardedFiles<'r>,
     files: GuardFiles,
     seen: BTreeSet<String>,
+    /// Folders of the project in which programs are looked for by their names.
+    paths: Vec<String>,
+    /// Folders in which Python looks for modules.
+    module_folders: Vec<String>,
+    /// Tools of setup say nothing of the guard.
+    only_scripts: bool,
 }
 
 impl GuardScan<'_> {
@@ -60,37 +90,119 @@ impl GuardScan<'_> {
         (self.project.read)(path)
     }
 
-    fn command(&mut self, command: &[String]) {
+    fn protect_all(&mut self, globs: &[String]) {
+        for glob in globs {
+            add(&mut self.files.protected, glob);
+        }
+    }
+
+    fn is_tracked(&self, path: &str) -> bool {
+        self.project.tracked.iter().any(|known| known == path)
+    }
+
+    fn command(&mut self, command: &[String], depth: usize) {
         match command {
             [shell, option, script] if is_shell(shell) && option.starts_with('-') => {
-                self.text(script, DEPTH);
+                self.text(script, depth);
             }
-            words => self.words(words.iter().map(String::as_str), DEPTH),
+            words => {
+                self.search_paths(&words.join(" "));
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                self.words(&words_of_argv(&words), &[], depth);
+            }
         }
     }
 
     /// The words of a script, of a recipe or of a command line.
     fn text(&mut self, text: &str, depth: usize) {
+        let text = text.replace("\\\n", " ");
+        self.search_paths(&text);
+        self.loops(&text, depth);
+        // Where `cd` leads to.
+        let mut folders: Vec<String> = Vec::new();
         for line in text.lines() {
             let line = line.split(" #").next().unwrap_or(line);
-            for command in line.split([';', '|', '&']) {
-                let words = command.split(|letter: char| {
-                    letter.is_whitespace() || "\"'`()<>{}$,=@".contains(letter)
-                });
-                self.words(words.filter(|word| !word.is_empty()), depth);
+            for command in line.split([';', '|', '&', '(', '`']) {
+                let words = words_of(command);
+                self.words(&words, &folders, depth);
+                if let [("cd", _), (folder, _), ..] = words.as_slice()
+                    && is_inside(folder)
+                {
+                    let inner: Vec<String> = folders.iter().map(|it| join(it, folder)).collect();
+                    folders.push((*folder).to_owned());
+                    folders.extend(inner);
+                    folders.truncate(8);
+                }
             }
         }
     }
 
-    /// One command line.
-    fn words<'w>(&mut self, words: impl Iterator<Item = &'w str>, depth: usize) {
-        let words: Vec<&str> = words.collect();
-        for (at, word) in words.iter().enumerate() {
+    /// One command line, also as it reads in these folders.
+    fn words(&mut self, words: &[(&str, WordRole)], folders: &[String], depth: usize) {
+        for (at, (word, role)) in words.iter().enumerate() {
             let name = word.rsplit('/').next().unwrap_or(word);
-            for tool in TOOLS.iter().filter(|tool| tool.words.contains(&name)) {
-                self.tool(tool, name, &words[at + 1..], depth);
+            if !self.only_scripts {
+                for tool in TOOLS.iter().filter(|tool| tool.words.contains(&name)) {
+                    let rest: Vec<&str> = words[at + 1..].iter().map(|(word, _)| *word).collect();
+                    self.tool(tool, name, &rest, depth);
+                }
             }
-            self.script(word, depth);
+            self.script(word, *role, depth);
+            for folder in folders {
+                let path = join(folder, word.strip_prefix("./").unwrap_or(word));
+                if is_inside(word.trim_start_matches("./")) && self.is_tracked(&path) {
+                    self.script(&path, *role, depth);
+                }
+            }
+        }
+    }
+
+    /// Folders of the project in which programs and modules are looked for first.
+    fn search_paths(&mut self, text: &str) {
+        for folder in search_folders(text, "PATH") {
+            let inside = format!("{folder}/");
+            let mut tracked = self.project.tracked.iter();
+            let is_filled = tracked.any(|path| path.starts_with(&inside));
+            // What is there and not tracked was installed, or built.
+            if !folder.is_empty() && (is_filled || !(self.project.is_there)(&folder)) {
+                add(&mut self.files.protected, &format!("{folder}/**"));
+            }
+            self.paths.push(folder);
+        }
+        for folder in search_folders(text, "PYTHONPATH") {
+            self.module_folder(&folder);
+        }
+    }
+
+    /// A folder in which Python looks for modules before it looks for its own.
+    fn module_folder(&mut self, folder: &str) {
+        for name in [PYTHON_MODULES, "sitecustomize.py", "usercustomize.py"] {
+            add(&mut self.files.protected, &join(folder, name));
+        }
+        if !self.module_folders.iter().any(|known| known == folder) {
+            self.module_folders.push(folder.to_owned());
+        }
+    }
+
+    /// Files that a loop runs.
+    fn loops(&mut self, text: &str, depth: usize) {
+        for glob in looped_globs(text) {
+            let Ok(globs) = GlobList::new(&[&glob]) else {
+                continue;
+            };
+            let tests = GlobList::new(&USUAL_TESTS);
+            let is_test = |path: &str| tests.as_ref().is_ok_and(|tests| tests.is_match(path));
+            let tracked = self.project.tracked.iter();
+            let run: Vec<&String> = tracked
+                .filter(|path| globs.is_match(path) && !is_test(path))
+                .collect();
+            if !glob.contains('/') || run.is_empty() {
+                continue;
+            }
+            add(&mut self.files.protected, &glob);
+            for path in run {
+                self.file(path, depth.saturating_sub(1), None);
+            }
         }
     }
 
@@ -103,10 +215,7 @@ impl GuardScan<'_> {
             add(&mut self.files.values, value);
         }
         match name {
-            "make" | "gmake" => {
-                self.definitions(&MAKEFILES, depth, included);
-                self.make_targets(rest);
-            }
+            "make" | "gmake" | "MAKE" => self.make(rest, depth),
             "just" => self.definitions(JUSTFILES, depth, imported),
             "npm" | "pnpm" | "yarn" | "bun" => self.package(depth),
             "jest" => self.settings("jest.config", Some("jest"), depth),
@@ -118,6 +227,21 @@ impl GuardScan<'_> {
             // A folder with one of its own is left out of `./...`.
             "go" if !self.project.has_modules => add(&mut self.files.protected, "*/**/go.mod"),
             _ => {}
+        }
+    }
+
+    /// The makefiles, what they include, and what would take the place of their targets.
+    fn make(&mut self, rest: &[&str], depth: usize) {
+        self.definitions(&MAKEFILES, depth, included);
+        self.make_targets(rest);
+        let folders = rest.windows(2).filter(|pair| pair[0] == "-C");
+        let folders: Vec<&str> = folders.map(|pair| pair[1].trim_end_matches('/')).collect();
+        for folder in folders.into_iter().filter(|folder| is_inside(folder)) {
+            for name in MAKEFILES {
+                let path = join(folder, name);
+                add(&mut self.files.protected, &path);
+                self.file(&path, depth, Some(included));
+            }
         }
     }
 
@@ -133,6 +257,22 @@ impl GuardScan<'_> {
         for path in included(&text) {
             text.push('\n');
             text.push_str(&self.read(&path).unwrap_or_default());
+            // By rules of its own make makes it of another file, where it is missing or older.
+            if is_inside(&path) {
+                self.protect_all(&makes(&path));
+            }
+        }
+        for name in MAKEFILES {
+            self.protect_all(&makes(name));
+        }
+        for glob in included_by_variable(&text) {
+            // What such names are made of is product, but not what make reads.
+            let is_source = [".c", ".cc", ".cpp", ".o"]
+                .iter()
+                .any(|end| glob.ends_with(end));
+            if !is_source {
+                add(&mut self.files.protected, &glob);
+            }
         }
         for name in targets_that_files_stand_for(&text, &wanted) {
             if !(self.project.is_there)(&name) {
@@ -171,6 +311,12 @@ impl GuardScan<'_> {
         ];
         let files = settings.map(|name| self.read(name));
         let mut texts: Vec<String> = files.into_iter().flatten().collect();
+        for folder in texts
+            .iter()
+            .flat_map(|text| search_folders(text, "pythonpath"))
+        {
+            self.module_folder(&folder);
+        }
         texts.push(rest.join(" "));
         for path in texts.iter().flat_map(|text| pytest_plugins(text)) {
             if self.read(&path).is_some() {
@@ -217,36 +363,78 @@ impl GuardScan<'_> {
         }
     }
 
-    /// A word that names a script of the project.
-    fn script(&mut self, word: &str, depth: usize) {
+    /// A word that names a script of the project, or what one is told to check by.
+    fn script(&mut self, word: &str, role: WordRole, depth: usize) {
         let path = word.strip_prefix("./").unwrap_or(word);
-        let is_called = word.starts_with("./");
-        let has_ending = path.rsplit_once('.').is_some_and(|(_, ending)| {
-            [
-                "sh", "bash", "py", "js", "mjs", "cjs", "ts", "rb", "pl", "mk", "just",
-            ]
-            .contains(&ending)
-        });
-        if !is_inside(path) || !(is_called || has_ending) {
+        if role == WordRole::Module {
+            return self.module(path, depth);
+        }
+        if role == WordRole::Program && !word.contains('/') {
+            let places = self.paths.iter().map(|it| join(it, word));
+            let places: Vec<String> = places.filter(|it| self.is_tracked(it)).collect();
+            for place in places {
+                self.take(&place, depth);
+            }
+        }
+        if role == WordRole::Checked || !is_inside(path) {
             return;
         }
-        // Tests that a command names are for agents to write; a shell script is how it calls them.
-        let is_shell = Path::new(path)
-            .extension()
-            .is_some_and(|ending| ending == "sh" || ending == "bash");
-        let is_test = !is_shell
-            && path.split('/').any(|part| {
-                let stem = part.split(['.', '_', '-']).next().unwrap_or(part);
-                matches!(stem, "test" | "tests" | "spec" | "specs")
-                    || part == "__tests__"
-                    || [".test.", ".spec.", "_test."]
-                        .iter()
-                        .any(|it| part.contains(it))
-            });
-        if !is_test && (self.read(path).is_some() || is_called || depth == DEPTH) {
-            add(&mut self.files.protected, path);
-            self.file(path, depth, None);
+        let is_called = word.starts_with("./");
+        let is_asked = depth == DEPTH && !self.only_scripts;
+        let is_run = matches!(
+            role,
+            WordRole::Program | WordRole::Script | WordRole::Settings
+        );
+        let ending = path.rsplit_once('.').map(|(_, ending)| ending);
+        let has_ending = ending.is_some_and(|ending| SCRIPT_ENDINGS.contains(&ending));
+        let is_there = self.read(path).is_some();
+        let is_program = is_run && (self.is_tracked(path) || is_asked && path.contains('/'))
+            || self.is_tracked(path) && self.read(path).is_some_and(|text| text.starts_with("#!"));
+        let is_meant = is_called || has_ending && (is_there || is_asked) || is_program;
+        // What the project is about is run by its checks, too.
+        let is_product = !is_asked && has_modules(path) && is_product_module(path, self.project);
+        if is_meant && !is_test(path) && !is_product {
+            self.take(path, depth);
         }
+        if role == WordRole::Script {
+            // A folder is run by this.
+            for name in ["__main__.py", "index.js"] {
+                let inner = join(path.trim_end_matches('/'), name);
+                if self.is_tracked(&inner) {
+                    self.take(&inner, depth);
+                }
+            }
+        }
+    }
+
+    /// A module that Python runs, with the packages that it is in.
+    fn module(&mut self, name: &str, depth: usize) {
+        let path = name.replace('.', "/");
+        let mut folders = self.module_folders.clone();
+        folders.push(String::new());
+        for folder in folders {
+            let path = join(&folder, &path);
+            let files = ["/__init__.py", "/__main__.py", ".py"].map(|end| format!("{path}{end}"));
+            let found: Vec<&String> = files.iter().filter(|it| self.is_tracked(it)).collect();
+            if found.is_empty() || is_test(&files[2]) {
+                continue;
+            }
+            self.module_folder(&folder);
+            for file in found {
+                self.take(file, depth);
+            }
+            // A new one is run before the module, too.
+            for (at, _) in name.match_indices('.') {
+                let package = join(&folder, &name[..at].replace('.', "/"));
+                self.take(&format!("{package}/__init__.py"), depth);
+            }
+        }
+    }
+
+    /// A file that belongs to the guard.
+    fn take(&mut self, path: &str, depth: usize) {
+        add(&mut self.files.protected, path);
+        self.file(path, depth, None);
     }
 
     /// Looks into a file once.
@@ -261,6 +449,10 @@ impl GuardScan<'_> {
             add(&mut self.files.protected, &other);
             self.file(&other, depth - 1, others);
         }
+        if is_python(path) {
+            let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            add(&mut self.files.protected, &join(folder, PYTHON_MODULES));
+        }
         self.beside(path, &text, depth - 1);
         self.text(&text, depth - 1);
     }
@@ -269,15 +461,53 @@ impl GuardScan<'_> {
     /// `dirname`, by `import`, by `require`.
     fn beside(&mut self, script: &str, text: &str, depth: usize) {
         let folder = script.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let mut places = Vec::new();
         for name in taken_in(script, text) {
             for place in [join(folder, &name), name.clone()] {
                 if is_inside(&place) && self.read(&place).is_some() {
-                    add(&mut self.files.protected, &place);
-                    self.file(&place, depth, None);
+                    places.push(place);
                 }
             }
         }
+        if has_modules(script) {
+            self.leave_product(script, &mut places);
+        }
+        for place in places {
+            self.take(&place, depth);
+        }
     }
+
+    /// Leaves out the modules that the project is about.
+    fn leave_product(&self, script: &str, places: &mut Vec<String>) {
+        let folder_of = |path: &str| path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+        let folder = folder_of(script);
+        places.retain(|place| {
+            let is_beside = folder_of(place) == folder || is_for_scripts(place);
+            is_beside && !is_product_module(place, self.project)
+        });
+        let known = self.seen.iter().chain(places.iter()).cloned();
+        if !has_other_product(&known.collect(), self.project) {
+            places.retain(|place| is_for_scripts(place));
+        }
+    }
+}
+
+/// Whether a command that names a file means a test, which is for agents to write. A shell script,
+/// and what has no ending, is how it calls them.
+fn is_test(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    if matches!(ending, None | Some("sh" | "bash")) {
+        return false;
+    }
+    path.split('/').any(|part| {
+        let stem = part.split(['.', '_', '-']).next().unwrap_or(part);
+        matches!(stem, "test" | "tests" | "spec" | "specs")
+            || part == "__tests__"
+            || [".test.", ".spec.", "_test."]
+                .iter()
+                .any(|it| part.contains(it))
+    })
 }
 
 fn add(list: &mut Vec<String>, entry: &str) {
@@ -303,273 +533,4 @@ fn is_shell(program: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use runner_core::paths::PYTHON_MODULES;
-
-    use super::*;
-
-    fn check(line: &[&str], files: &[(&str, &str)], expected: &[&str]) {
-        let command: Vec<String> = line.iter().map(|&word| word.to_owned()).collect();
-        let read = |path: &str| {
-            let found = files.iter().find(|(name, _)| *name == path);
-            found.map(|(_, text)| (*text).to_owned())
-        };
-        let project = GuardedFiles {
-            read: &read,
-            is_there: &|path| read(path).is_some() || path == "folder",
-            has_modules: false,
-        };
-        let found = guard_files(&command, &project);
-        let all: Vec<&String> = found.protected.iter().chain(&found.values).collect();
-        for name in expected {
-            match name.strip_prefix('!') {
-                Some(name) => assert!(
-                    !all.iter().any(|it| *it == name),
-                    "{line:?}: {name} in {all:?}"
-                ),
-                None => assert!(
-                    all.iter().any(|it| it == name),
-                    "{line:?}: {name} not in {all:?}"
-                ),
-            }
-        }
-    }
-
-    #[test]
-    fn each_kind_of_guard() {
-        check(
-            &["make", "test"],
-            &[],
-            &["GNUmakefile", "makefile", "Makefile"],
-        );
-        check(&["just", "ci"], &[], &["justfile", "Justfile", ".justfile"]);
-        check(
-            &["cargo", "test"],
-            &[],
-            &[
-                ".cargo/config.toml",
-                "rust-toolchain",
-                ".config/nextest.toml",
-                "**/Cargo.toml:/lib/test",
-            ],
-        );
-        check(
-            &["python3", "-m", "pytest"],
-            &[],
-            &[
-                "**/pytest.ini",
-                "conftest.py",
-                "sitecustomize.py",
-                PYTHON_MODULES,
-                "pyproject.toml:/tool/pytest",
-            ],
-        );
-        check(
-            &["python3", "-m", "unittest"],
-            &[],
-            &["sitecustomize.py", PYTHON_MODULES],
-        );
-        check(
-            &["go", "test", "./..."],
-            &[],
-            &[
-                "go.work",
-                "vendor/**",
-                "*/**/go.mod",
-                "**/go.mod:/replace",
-                "!...",
-            ],
-        );
-        check(&["sh", "ci.sh"], &[], &["ci.sh"]);
-        check(&["./check", "--all"], &[], &["check"]);
-    }
-
-    #[test]
-    fn a_package_by_its_scripts() {
-        let package = r#"{"scripts": {"test": "npm run unit && tsc -p .", "unit": "jest tests/"}}"#;
-        check(
-            &["npm", "test"],
-            &[("package.json", package)],
-            &[
-                "**/package.json:/scripts",
-                ".npmrc",
-                "**/jest.config.*",
-                "tsconfig.json",
-                "!**/vitest.config.*",
-                "!package.json",
-            ],
-        );
-        let package = r#"{"scripts": {"test": "node scripts/run-tests.mjs && vitest run"}}"#;
-        check(
-            &["pnpm", "test"],
-            &[("package.json", package), ("scripts/run-tests.mjs", "")],
-            &["scripts/run-tests.mjs", "**/vitest.config.*"],
-        );
-    }
-
-    #[test]
-    fn several_programs_get_the_union() {
-        check(
-            &["sh", "-c", "cargo test && npm test && sh tools/check.sh"],
-            &[("tools/check.sh", "#!/bin/sh\npython3 -m pytest -q\n")],
-            &[
-                "**/Cargo.toml:/profile",
-                "**/package.json:/scripts",
-                "tools/check.sh",
-                "**/pytest.ini",
-            ],
-        );
-        check(
-            &["make", "ci"],
-            &[
-                (
-                    "Makefile",
-                    "include rules/common.mk\n-include local.mk $(X)\nci:\n\tgo test ./...\n",
-                ),
-                ("rules/common.mk", "lint:\n\t./scripts/lint.sh\n"),
-            ],
-            &["rules/common.mk", "local.mk", "go.work", "scripts/lint.sh"],
-        );
-        check(
-            &["just", "ci"],
-            &[
-                ("justfile", "import 'tools/ci.just'\nmod web\n"),
-                ("tools/ci.just", "ci:\n cargo nextest run\n"),
-            ],
-            &[
-                "tools/ci.just",
-                "web.just",
-                "web/mod.just",
-                ".config/nextest.toml",
-            ],
-        );
-    }
-
-    #[test]
-    fn what_settings_and_options_name() {
-        check(
-            &["npm", "test"],
-            &[
-                (
-                    "package.json",
-                    r#"{"scripts": {"test": "jest"}, "jest": {"globalSetup": "./tools/up.js"}}"#,
-                ),
-                (
-                    "jest.config.js",
-                    "module.exports = {\n  setupFiles: ['<rootDir>/jest.setup.js'],\n  roots: ['./src/main.js'],\n};\n",
-                ),
-                ("jest.setup.js", ""),
-                ("src/main.js", ""),
-            ],
-            &["jest.setup.js", "tools/up.js", "!src/main.js"],
-        );
-        check(
-            &[
-                "sh",
-                "-c",
-                "python3 -m pytest -q -k fast checks/unit && echo done",
-            ],
-            &[
-                ("pytest.ini", "[pytest]\naddopts = -p tools.plugin\n"),
-                ("tools/plugin.py", ""),
-            ],
-            &[
-                "tools/plugin.py",
-                "checks/tox.ini",
-                "checks/unit/setup.cfg",
-                "checks/unit/pyproject.toml:/tool/pytest",
-                "!fast/tox.ini",
-                "!done/tox.ini",
-            ],
-        );
-        check(
-            &["make", "test"],
-            &[(
-                "Makefile",
-                "test: unit folder\nunit:\n\t./run\n.PHONY: unit\nfolder:\n\tmkdir folder\n",
-            )],
-            &["test", "test/**", "!unit", "!folder/**"],
-        );
-    }
-
-    #[test]
-    fn tests_stay_writable() {
-        check(
-            &[
-                "sh",
-                "-c",
-                "python3 tests/run.py && node test/a.js && python3 test_all.py && node test.js",
-            ],
-            &[
-                ("tests/run.py", ""),
-                ("test/a.js", ""),
-                ("test_all.py", ""),
-                ("test.js", ""),
-            ],
-            &["!tests/run.py", "!test/a.js", "!test_all.py", "!test.js"],
-        );
-        check(
-            &["make", "ci"],
-            &[("Makefile", "ci:\n\tsh tests.sh\n"), ("tests.sh", "")],
-            &["tests.sh"],
-        );
-    }
-
-    #[test]
-    fn what_scripts_take_in() {
-        check(
-            &["sh", "scripts/ci.sh"],
-            &[
-                (
-                    "scripts/ci.sh",
-                    ". \"$(dirname \"$0\")/lib.sh\"\nsource \"$DIR/more.sh\"\ncd scripts; ./lint\n",
-                ),
-                ("scripts/lib.sh", ""),
-                ("scripts/more.sh", ""),
-                ("scripts/lint", ""),
-            ],
-            &["scripts/lib.sh", "scripts/more.sh", "scripts/lint"],
-        );
-        check(
-            &["python3", "tools/check.py"],
-            &[
-                (
-                    "tools/check.py",
-                    "import os, checklib\nfrom rules import core\n",
-                ),
-                ("tools/checklib.py", "import deeper\n"),
-                ("tools/deeper.py", ""),
-                ("rules/core.py", ""),
-            ],
-            &[
-                "tools/checklib.py",
-                "tools/deeper.py",
-                "rules/core.py",
-                "!os.py",
-            ],
-        );
-        let package = r#"{"scripts": {"test": "node scripts/ci.js"}}"#;
-        check(
-            &["npm", "test"],
-            &[
-                ("package.json", package),
-                (
-                    "scripts/ci.js",
-                    "const lib = require(\"./lib\");\nimport x from './m/y.js'\n",
-                ),
-                ("scripts/lib.js", ""),
-                ("scripts/m/y.js", ""),
-            ],
-            &["scripts/lib.js", "scripts/m/y.js"],
-        );
-    }
-
-    #[test]
-    fn scripts_that_call_each_other() {
-        check(
-            &["sh", "a.sh"],
-            &[("a.sh", "sh b.sh\n"), ("b.sh", "sh a.sh\nsh c.sh\n")],
-            &["a.sh", "b.sh", "!c.sh"],
-        );
-    }
-}
+mod tests;

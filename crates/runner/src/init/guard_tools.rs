@@ -156,7 +156,7 @@ pub(super) const TOOLS: &[GuardTool] = &[
         values: &["**/go.mod:/replace", "**/go.mod:/ignore"],
     },
     GuardTool {
-        words: &["make", "gmake"],
+        words: &["make", "gmake", "MAKE"],
         protected: &MAKEFILES,
         values: &[],
     },

@@ -22,8 +22,10 @@ mod guard_files;
 mod guard_recipes;
 mod guard_settings;
 mod guard_tools;
+pub(crate) mod guard_words;
 mod keep;
 mod package;
+mod product_modules;
 mod python;
 mod script_imports;
 mod setup;
@@ -31,6 +33,7 @@ mod watched_files;
 
 use choice::InitChoice;
 pub use first_try::{InitTrial, InitTrialEnd, OfflineTrial, try_out};
+pub(crate) use script_imports::python_names;
 
 const GITIGNORE: &str = "iterations/\ncontext/\nfleet/\n*.runner-tmp\n";
 const GITATTRIBUTES: &str = "* -text !eol -ident -filter !working-tree-encoding -diff\n";

@@ -1,12 +1,53 @@
 //! What scripts of a guard take in: a helper beside a check decides as much as the check.
 
+use std::collections::BTreeSet;
+
 /// A name in a folder; the root has none.
 pub(super) fn join(folder: &str, name: &str) -> String {
-    if folder.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{folder}/{name}")
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    let mut rest = name;
+    while let Some(above) = rest.strip_prefix("../") {
+        if parts.pop().is_none() {
+            break;
+        }
+        rest = above;
     }
+    parts.push(rest);
+    parts.join("/")
+}
+
+/// The first parts of the modules that Python code imports.
+pub(crate) fn python_names(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for line in text.lines().map(str::trim) {
+        let words: Vec<&str> = line.split([' ', ',']).filter(|it| !it.is_empty()).collect();
+        let modules: &[&str] = match words.as_slice() {
+            ["import", names @ ..] => names,
+            ["from", module, "import", ..] => std::slice::from_ref(module),
+            _ => continue,
+        };
+        let mut before = "";
+        for module in modules {
+            let name = module.split('.').next().unwrap_or_default();
+            if !name.is_empty() && *module != "as" && before != "as" {
+                found.insert(name.to_owned());
+            }
+            before = module;
+        }
+    }
+    found
+}
+
+/// Whether a file is source of Python.
+pub(super) fn is_python(path: &str) -> bool {
+    path.rsplit_once('.')
+        .is_some_and(|(_, ending)| ending == "py")
+}
+
+/// Whether scripts with this ending take in modules: what others take in is always run.
+pub(super) fn has_modules(script: &str) -> bool {
+    let ending = script.rsplit_once('.').map_or("", |(_, ending)| ending);
+    matches!(ending, "py" | "js" | "mjs" | "cjs" | "ts")
 }
 
 /// The files that a script may take in, from its own folder or from the root.
@@ -33,7 +74,8 @@ pub(super) fn taken_in(script: &str, text: &str) -> Vec<String> {
             }
             "js" | "mjs" | "cjs" | "ts" => {
                 for part in line.split(['"', '\'', '`']) {
-                    if let Some(path) = part.strip_prefix("./") {
+                    let path = part.strip_prefix("./");
+                    if let Some(path) = path.or_else(|| part.starts_with("../").then_some(part)) {
                         found.push(path.to_owned());
                         for ending in ["js", "mjs", "cjs", "ts", "json"] {
                             found.push(format!("{path}.{ending}"));

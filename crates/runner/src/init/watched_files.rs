@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use runner_core::paths::GlobList;
 use runner_core::product::USUAL_TESTS;
 
 use super::detect::{PYTHON_PROJECT, has};
@@ -62,6 +63,22 @@ pub(super) fn watched(root: &Path) -> Vec<String> {
     globs
 }
 
+/// Folders of tests by what lies in them, where no kind of project tells.
+pub(super) fn other_tests(tracked: &[String]) -> Vec<String> {
+    const MARKS: [(&str, &str); 5] = [
+        ("t/**/*.t", "t/**"),
+        ("**/*_spec.*", "spec/**"),
+        ("features/**/*.feature", "features/**"),
+        ("e2e/**", "e2e/**"),
+        ("**/*.bats", "**/*.bats"),
+    ];
+    let is_there = |mark: &str| {
+        GlobList::new(&[mark]).is_ok_and(|globs| tracked.iter().any(|path| globs.is_match(path)))
+    };
+    let found = MARKS.iter().filter(|(mark, _)| is_there(mark));
+    found.map(|(_, glob)| (*glob).to_owned()).collect()
+}
+
 /// Those of the watched globs that are about tests, and not about files in which they can be
 /// switched off among other things.
 ///
@@ -79,6 +96,22 @@ pub(super) fn tests_of(watched: &[String]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_by_what_lies_there() {
+        for (path, expected) in [
+            ("t/basic.t", &["t/**"][..]),
+            ("t/notes.md", &[]),
+            ("features/login.feature", &["features/**"]),
+            ("features/login.rb", &[]),
+            ("e2e/login.ts", &["e2e/**"]),
+            ("checks/a.bats", &["**/*.bats"]),
+            ("spec/a_spec.lua", &["spec/**"]),
+            ("src/spec/a.lua", &[]),
+        ] {
+            assert_eq!(other_tests(&[path.to_owned()]), expected, "{path}");
+        }
+    }
 
     #[test]
     fn tests_are_watched() {

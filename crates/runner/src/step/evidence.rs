@@ -31,6 +31,14 @@ pub(super) struct EvidenceFindings {
 }
 
 impl EvidenceFindings {
+    /// An exit code that does not count, whatever was reported.
+    pub(super) fn gap(why: String) -> Self {
+        EvidenceFindings {
+            gaps: vec![why],
+            ..EvidenceFindings::default()
+        }
+    }
+
     /// Compares the report of a verdict with that of the base.
     pub(super) fn of(
         context: &mut StepContext<'_, '_>,

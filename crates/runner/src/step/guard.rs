@@ -19,8 +19,10 @@ use super::evidence::EvidenceFindings;
 use super::left_out::{self, LeftOutInput};
 use super::original_tests::OriginalTestsFinding;
 use super::{Iteration, StepContext, prepare};
+use crate::base_trial::guard_file;
 use crate::checkout::guard_changes::about_changes;
 use crate::checkout::junit_reports::JunitReports;
+use crate::checkout::made_files::changed_by_guard;
 use crate::checkout::prepare::{WarmStart, setup_key};
 use crate::checkout::workspace::RunWorkspace;
 use crate::checkout::{Checkout, CleanCheckout, missing_variable};
@@ -172,6 +174,7 @@ pub(super) fn run_guard(
         cannot_start: contained.cannot_start,
     };
     let reports = JunitReports::begin(checkout, containment.seen(checkout), config)?;
+    let undefined = guard_file::undefined(command, checkout.path());
     it.log_event(
         context.run.clock,
         "guard_started",
@@ -222,7 +225,7 @@ pub(super) fn run_guard(
         json!({"exit_code": run.exit_code}),
     );
     let changed = match report.ended {
-        Ended::Exited(_) | Ended::Signaled(_) => checkout.tree.changed_files()?,
+        Ended::Exited(_) | Ended::Signaled(_) => changed_by_guard(checkout, config)?,
         _ => Vec::new(),
     };
     if !refused.is_empty() {
@@ -250,7 +253,9 @@ pub(super) fn run_guard(
         }
         it.notes.extend(left_out::note(&left_out));
     }
-    let evidence = if run.exit_code == Some(0) {
+    let evidence = if let (Some(0), Some(why)) = (run.exit_code, undefined) {
+        EvidenceFindings::gap(why)
+    } else if run.exit_code == Some(0) {
         let mut tests = output.tests();
         reports.add_to(&mut tests)?;
         EvidenceFindings::of(context, it, workspace, (config, containment), &tests)?

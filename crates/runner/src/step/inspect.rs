@@ -2,6 +2,7 @@
 //! order, and written down as facts.
 
 mod commits;
+mod compiled;
 mod foreign;
 mod long_paths;
 mod nested;
@@ -119,6 +120,7 @@ fn look_through(
     let submodules =
         prepare::settle_submodules(&workspace.checkout, user, config, protected.links())?;
     let mut order = put_in_order(&tree.git, it, config, protected)?;
+    compiled::take(root, it, protected, &mut order.changed)?;
     order.special.extend(traps);
     order.submodules.extend(submodules.undone);
     order.submodules.sort();

@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_core::config::Config;
+use runner_core::module_names::ModuleNames;
 use runner_core::paths::{self, GlobList};
 use runner_core::text::escape_path;
 use runner_core::tree::Node;
@@ -16,6 +17,7 @@ use runner_core::tree::Node;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, FileBatch};
 use crate::git::{self, Git, PendingFiles, TreeEntry};
+use crate::init::guard_words::named_files;
 use crate::original_tests::TestFiles;
 use crate::search_path::with_search_path;
 use crate::step::file_image;
@@ -35,6 +37,8 @@ pub(crate) struct ProtectedFiles<'t> {
     globs: GlobList,
     /// Folders in which no new module may have the name of one of Python's own.
     module_folders: Vec<String>,
+    /// Names of protected code: a new file that is loaded in its place is meant as well.
+    modules: ModuleNames,
     /// The tree before: whose sidecars are finished.
     tree: Option<&'t Node<'t>>,
     /// Ignored files that a protected entry means and that were there before, by a
@@ -140,6 +144,7 @@ impl<'t> ProtectedFiles<'t> {
             values: ProtectedValues::default(),
             globs,
             module_folders: module_folders.collect(),
+            modules: ModuleNames::default(),
             tree,
             hidden: None,
             notes: Vec::new(),
@@ -174,7 +179,22 @@ impl<'t> ProtectedFiles<'t> {
                 protected.protected.insert(entry.path.clone(), image);
             }
         }
+        protected.protect_setup(&reader, config)?;
+        for path in protected.protected.keys().filter_map(|path| path.to_str()) {
+            protected.modules.insert(path);
+        }
         Ok(protected)
+    }
+
+    /// The scripts that setup runs make the checkout that the guard judges.
+    fn protect_setup(&mut self, reader: &FileReader<'_>, config: &Config) -> Result<()> {
+        let is_file = |path: &str| self.entry(Path::new(path)).is_some();
+        for path in named_files(&config.workspace.setup, &is_file) {
+            let path = PathBuf::from(path);
+            let image = reader.image(&path, self.entry(&path))?;
+            self.protected.insert(path, image);
+        }
+        Ok(())
     }
 
     /// What protected paths lead to through links of HEAD is protected as well.
@@ -315,7 +335,12 @@ impl<'t> ProtectedFiles<'t> {
             let takes_a_name = folders.any(|folder| paths::is_python_module(bytes, folder));
             takes_a_name && self.entry(path).is_none()
         };
-        let is_meant = self.globs.is_match(bytes) || is_module();
+        let comes_first = || {
+            let name = path.to_str();
+            let stands_before = name.is_some_and(|name| self.modules.gives_way_to(name));
+            stands_before && self.entry(path).is_none()
+        };
+        let is_meant = self.globs.is_match(bytes) || is_module() || comes_first();
         is_meant && !paths::is_state_path(bytes) && !self.protected.contains_key(path)
     }
 
