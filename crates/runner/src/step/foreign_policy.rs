@@ -7,6 +7,7 @@ use runner_core::config::{ChildKind, Config};
 use runner_sandbox::WritePolicy;
 
 use crate::checkout::caches::{CacheFill, CacheRequest, ProjectCaches};
+use crate::checkout::known_roots::closed_to_children;
 use crate::checkout::temp_folder::TempFolder;
 use crate::error::{Error, ErrorCode, Result};
 use crate::step::hidden_paths::ReadingInput;
@@ -46,6 +47,8 @@ pub fn foreign_policy(
     };
     let reading = reading.rules()?;
     let replaced = reading.replaced_in(temp)?;
+    let mut hidden = closed_to_children(None, folder);
+    hidden.extend(reading.hidden);
     let policy = WritePolicy {
         project: folder.to_owned(),
         mounted_at: None,
@@ -57,7 +60,7 @@ pub fn foreign_policy(
         private: Vec::new(),
         layered: Vec::new(),
         in_sight: reading.in_sight,
-        hidden: reading.hidden,
+        hidden,
         replaced,
         network: runner_sandbox::NetworkAccess::Open,
     };
