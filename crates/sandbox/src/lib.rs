@@ -48,6 +48,7 @@ mod privileges;
 mod program;
 mod readable;
 mod secrets;
+mod sockets;
 mod support;
 
 pub use folders::expand_home;
@@ -58,4 +59,5 @@ pub use network::{NetworkAccess, PROXY_VARIABLES};
 pub use policy::{LayeredFolder, LeftOutPath, MountPlan, WritePolicy, wrap};
 pub use program::{ProgramError, resolve_program};
 pub use secrets::{SecretPlaces, without_tokens};
+pub use sockets::{SHARED_TEMP, beside_sockets, named_sockets, sockets_in};
 pub use support::{Bubblewrap, SandboxSupport, UnavailableReason, detect, network_namespace};

@@ -40,8 +40,8 @@ pub struct WritePolicy {
     /// it is hidden.
     pub in_sight: Vec<PathBuf>,
     /// Folders and files that the child cannot read, but for what is in sight or writable there.
-    /// Under bubblewrap they are empty; under Landlock their names can still be seen, and sockets
-    /// can be used.
+    /// Under bubblewrap they are empty; under Landlock their names can still be seen. Sockets
+    /// are closed there wherever they lie, but for those in sight or in folders that are writable.
     pub hidden: Vec<PathBuf>,
     /// Files that the child sees another content in (bubblewrap only; under Landlock they are
     /// hidden): the file with the content, and the place.
@@ -310,10 +310,8 @@ impl MountPlan {
                     wrapped.extend(["--hide".into(), path.into()]);
                 }
                 for path in &self.read {
-                    // What nobody hides is read anyway.
-                    if self.unread.iter().any(|it| path.starts_with(it)) {
-                        wrapped.extend(["--show".into(), path.into()]);
-                    }
+                    // What nobody hides is read anyway, but sockets are closed wherever they lie.
+                    wrapped.extend(["--show".into(), path.into()]);
                 }
                 if self.network == NetworkAccess::WithoutTcp {
                     wrapped.push("--no-tcp".into());

@@ -246,7 +246,10 @@ fn a_project_that_is_seen_elsewhere() {
     let mounts = "--bind project outside --bind-try tmp tmp --ro-bind-try home outside/lent --chdir outside -- y";
     assert!(line.ends_with(mounts), "{line}");
     // Landlock knows no mounts: the folder itself, and not what the other path has.
-    assert_eq!(words(&Mechanism::Landlock), "x --rw project --rw tmp -- y");
+    assert_eq!(
+        words(&Mechanism::Landlock),
+        "x --rw project --rw tmp --show home -- y"
+    );
 }
 
 /// A session leaves a link where a later one is given a folder.

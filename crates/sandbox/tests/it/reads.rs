@@ -82,6 +82,22 @@ fn single_paths_in_a_hidden_folder() {
     });
 }
 
+/// Whoever listens somewhere is not to be reached unless the place was opened: nothing hides it.
+#[test]
+fn sockets_outside_under_landlock() {
+    each(|case| {
+        if case.mechanism != "landlock" {
+            return;
+        }
+        let _listener = UnixListener::bind(case.path("outside/daemon.sock")).unwrap();
+        case.give_away();
+        let ran = case.sh(
+            "python3 -c 'import socket,os; s = socket.socket(socket.AF_UNIX); s.connect(os.environ[\"BASE\"] + \"/outside/daemon.sock\"); print(\"in\")'",
+        );
+        assert!(!ran.stdout.contains("in"), "{case}: {ran:?}");
+    });
+}
+
 /// Landlock has no say about sockets with a path; its monitor has.
 #[test]
 fn hidden_sockets() {
