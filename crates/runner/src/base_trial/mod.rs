@@ -307,13 +307,13 @@ impl BaseTrial<'_> {
             text.push('\n');
             text.push_str(&words);
         }
-        if !self.containment.has_mounts() {
-            given.beside = outside_paths::beside(&text, self.git.root());
-        } else {
+        if self.containment.has_mounts() {
             let named = temp_folders.iter();
             given.temp_paths = named
                 .flat_map(|temp| outside_paths::below(&text, temp))
                 .collect();
+        } else {
+            given.beside = outside_paths::beside(&text, self.git.root());
         }
         Ok(())
     }

@@ -20,6 +20,10 @@ use crate::step::file_image;
 /// The file that lists those which were named.
 const REGISTRY: &str = "roots.json";
 
+/// Names more that no child may look into, as a list like `PATH`: whoever starts the runner sets it,
+/// and no config can.
+pub const CLOSED_PATHS: &str = "RUNNER_CLOSED_PATHS";
+
 /// The largest such file.
 const MAX_REGISTRY: u64 = 1 << 20;
 
@@ -86,8 +90,8 @@ fn read(registry: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.is_absolute()).collect()
 }
 
-/// What no child may look into, wherever it works: private folders of projects, keys, and what
-/// belongs to the fleets of all projects that are known.
+/// What no child may look into, wherever it works: private folders of projects, keys, what belongs
+/// to the fleets of all projects that are known, and what the caller of the runner names.
 pub(crate) fn closed_to_children(used: Option<&Path>, project: &Path) -> Vec<PathBuf> {
     let roots = known_roots(used);
     let git_folders = roots.iter().flat_map(|it| root::known_git_folders(it));
@@ -98,6 +102,8 @@ pub(crate) fn closed_to_children(used: Option<&Path>, project: &Path) -> Vec<Pat
     let kept: Vec<&Path> = kept.into_iter().flatten().collect();
     let mut closed = hidden_in(&roots, &kept);
     closed.extend(fleet_folders(&git_folders));
+    let more = std::env::var_os(CLOSED_PATHS).unwrap_or_default();
+    closed.extend(std::env::split_paths(&more).filter(|path| path.is_absolute()));
     closed
 }
 
