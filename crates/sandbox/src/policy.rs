@@ -46,6 +46,9 @@ pub struct WritePolicy {
     /// Files that the child sees another content in (bubblewrap only; under Landlock they are
     /// hidden): the file with the content, and the place.
     pub replaced: Vec<(PathBuf, PathBuf)>,
+    /// The most that it may keep in `/dev/shm` (bubblewrap only, where it
+    /// [`has_sizes`](crate::Bubblewrap::has_sizes)).
+    pub shared_memory: Option<u64>,
     /// What it can reach.
     pub network: NetworkAccess,
 }
@@ -91,6 +94,7 @@ pub struct MountPlan {
     unread: Vec<PathBuf>,
     read: Vec<PathBuf>,
     kept_by_root: Option<Vec<&'static str>>,
+    shared_memory: Option<u64>,
     network: NetworkAccess,
 }
 
@@ -203,6 +207,7 @@ impl WritePolicy {
             project,
             seen,
             kept_by_root: privileges::kept_by_root(),
+            shared_memory: self.shared_memory,
             network: self.network.clone(),
         })
     }
@@ -322,7 +327,11 @@ impl MountPlan {
             }
             Mechanism::Bubblewrap { program } => {
                 let mut wrapped = layer::prelude(launcher, &self.layered);
-                wrapped.extend(bubblewrap::base(program, self.kept_by_root.as_deref()));
+                wrapped.extend(bubblewrap::base(
+                    program,
+                    self.kept_by_root.as_deref(),
+                    self.shared_memory,
+                ));
                 let shown = SandboxView {
                     mounts: &self.mounts,
                     lent: &self.lent,

@@ -17,7 +17,7 @@ use crate::checkout::home_view::{self, HomeView};
 use crate::checkout::temp_folder::TempFolder;
 use crate::checkout::{Checkout, LAYER, beside};
 use crate::error::{Error, ErrorCode, Result};
-use crate::limits::WrittenFolders;
+use crate::limits::{self, WrittenFolders};
 use crate::step::hidden_paths::{ReadingInput, sockets_of_environment};
 use crate::step::network::{ChildNetwork, NetworkInput, NetworkSupport, RefusedHosts};
 use crate::step::promises;
@@ -34,6 +34,8 @@ const LAUNCHER: [&str; 2] = ["/proc/self/exe", "__landlock"];
 #[derive(Clone, Debug)]
 pub(crate) struct Containment {
     mechanism: Mechanism,
+    /// Whether what is made of memory gets a size.
+    has_sizes: bool,
     network: NetworkSupport,
     /// What was refused to its children.
     refused: Option<RefusedHosts>,
@@ -131,6 +133,7 @@ impl Containment {
     /// None at all.
     pub(crate) const NONE: Containment = Containment {
         mechanism: Mechanism::None,
+        has_sizes: false,
         network: NetworkSupport::NONE,
         refused: None,
     };
@@ -146,8 +149,10 @@ impl Containment {
         let network = NetworkSupport::find(&mechanism, &support, &config.sandbox.network);
         network.check(config)?;
         promises::check(config, &mechanism, &support)?;
+        let has_sizes = support.bubblewrap.as_ref().is_ok_and(|it| it.has_sizes);
         Ok(Containment {
             mechanism,
+            has_sizes,
             network,
             refused: Some(RefusedHosts::default()),
         })
@@ -271,6 +276,9 @@ impl Containment {
             refused: self.refused.clone(),
         })?;
         policy.network = network.access.clone();
+        // Half of what it may have: the rest is for what runs.
+        let memory = limits::memory_limit(roots.config);
+        policy.shared_memory = self.has_sizes.then_some((memory / 2).max(1));
         let plan = policy
             .plan()
             .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
@@ -512,6 +520,7 @@ impl ContainmentInput<'_> {
             in_sight,
             hidden,
             replaced,
+            shared_memory: None,
             network: runner_sandbox::NetworkAccess::Open,
         })
     }

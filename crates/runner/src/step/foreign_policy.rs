@@ -63,6 +63,7 @@ pub fn foreign_policy(
         in_sight: reading.in_sight,
         hidden,
         replaced,
+        shared_memory: None,
         network: runner_sandbox::NetworkAccess::Open,
     };
     Ok((policy, caches.variables()))
