@@ -47,7 +47,9 @@ struct AttackGround {
     decoy: Child,
     /// Both listen for as long as this lives.
     _tcp: TcpListener,
-    _unix: (UnixListener, UnixListener, UnixDatagram),
+    _unix: (Vec<UnixListener>, UnixDatagram),
+    /// Outside the folder of the test, which lies in a temp folder.
+    _folders: [tempfile::TempDir; 2],
 }
 
 /// Removes what the machine keeps for all once a child without a sandbox has left it.
@@ -115,9 +117,29 @@ impl AttackGround {
         let port = tcp.local_addr().unwrap().port();
         let abstract_name = format!("runner-attack-{}-{port}", std::process::id());
         let address = SocketAddr::from_abstract_name(&abstract_name).unwrap();
+        let folders = ["/tmp", env!("CARGO_TARGET_TMPDIR")]
+            .map(|folder| tempfile::tempdir_in(folder).unwrap());
+        let [elsewhere, named] = [0, 1].map(|it: usize| folders[it].path().join("sock"));
+        fs::create_dir_all(root.join("home/.docker/run")).unwrap();
+        let listeners = [
+            root.join("run/daemon.sock"),
+            root.join("home/agent.sock"),
+            root.join("home/.docker/run/docker.sock"),
+            elsewhere.clone(),
+            named.clone(),
+        ];
+        let mut listeners = listeners
+            .into_iter()
+            .map(|path| UnixListener::bind(path).unwrap())
+            .collect::<Vec<_>>();
+        listeners.push(UnixListener::bind_addr(&address).unwrap());
+        if nobody {
+            for folder in &folders {
+                give_away(folder.path());
+            }
+        }
         let unix = (
-            UnixListener::bind(root.join("run/daemon.sock")).unwrap(),
-            UnixListener::bind_addr(&address).unwrap(),
+            listeners,
             UnixDatagram::bind(root.join("run/datagrams.sock")).unwrap(),
         );
         let mut sleep = repo.hermetic("sleep");
@@ -128,12 +150,16 @@ impl AttackGround {
         let decoy = sleep.spawn().unwrap();
         repo.env("ONLY_OUTSIDE", SECRET);
         repo.env("XDG_RUNTIME_DIR", root.join("run"));
+        let address = format!("unix:path={},guid=0", named.display());
+        repo.env("DBUS_SESSION_BUS_ADDRESS", address);
 
         let words = format!(
-            "REAL='{}'; PORT={port}; ABSTRACT='{abstract_name}'; DECOY={}; export REAL PORT ABSTRACT DECOY\n\
+            "REAL='{}'; PORT={port}; ABSTRACT='{abstract_name}'; DECOY={}; ELSEWHERE='{}'; NAMED='{}'; export REAL PORT ABSTRACT DECOY ELSEWHERE NAMED\n\
              SECRET=$(printf '%s%s' a-secret -of-the-user)\nexport SECRET\n",
             root.display(),
-            decoy.id()
+            decoy.id(),
+            elsewhere.display(),
+            named.display()
         );
         let script = |who: &str| {
             let mut text = format!("{TRY}{words}");
@@ -178,6 +204,7 @@ impl AttackGround {
             decoy,
             _tcp: tcp,
             _unix: unix,
+            _folders: folders,
         }
     }
 

@@ -1,10 +1,12 @@
 //! `runner eval run`: many at a time, what is missing, what is cut off, what it costs.
 
+mod agent_support;
 mod eval_support;
 
 use std::fs;
 use std::time::Duration;
 
+use agent_support::contained::{MECHANISMS, with_mechanism};
 use eval_support::{
     DOES_IT, read_json, records, results, run_json, summary, with_eval, write_case,
 };
@@ -41,6 +43,56 @@ fn the_sample_runs_in_parallel_each_in_its_own_workspace() {
         repo.git(&["status", "--porcelain", "--", "eval/results"]),
         ""
     );
+}
+
+/// What the checks ask for, what came of other runs and what they made is nobody's business in a run:
+/// neither the session's nor the guard's, and not that of the code that a check runs.
+#[test]
+fn no_child_of_a_run_sees_checks_results_or_other_runs() {
+    for mechanism in MECHANISMS {
+        let mut repo = with_mechanism(mechanism);
+        repo.config(|config| {
+            config.set("sandbox.mode", "auto");
+        });
+        repo.runner(&["eval", "init"]).success();
+        // Found by their paths, and by looking for them.
+        let places = repo.root().display().to_string();
+        let look = |who: &str| {
+            format!(
+                "if cat {places}/repo/eval/cases/*.toml {places}/repo/eval/results/*/*/meta.json \
+                 {places}/repo/eval/workspaces/first_latest/made {places}/home/.cache/runner/eval/*/first_*/made \
+                 \"$EVALS\"/*/first_*/made 2>/dev/null | grep -q .; then echo {who}-saw >>\"$PWD/seen\"; fi"
+            )
+        };
+        let agent = format!("{}\n{DOES_IT}", look("session"));
+        let guard = format!("{}; ! test -e seen", look("guard"));
+        let evals = repo.root().join("home/.cache/runner/eval");
+        let checks = format!(
+            "[env]\nEVALS = \"{}\"\nRUNNER_CLOSED_PATHS = \"\"\n\
+             [[checks]]\ntype = \"runner_completed\"\n\
+             [[checks]]\ntype = \"command_succeeds\"\ncmd = [\"sh\", \"-c\", \'\'\'{}; ! test -e seen\'\'\']\n",
+            evals.display(),
+            look("check")
+        );
+        write_case(&repo, "first", DOES_IT, "true", "");
+        run_json(&repo, &["first"]).success();
+        assert!(repo.exists("eval/workspaces/first_latest/made"));
+        write_case(&repo, "looks", &agent, &guard, &checks);
+        let run = run_json(&repo, &["looks"]);
+        assert_eq!(
+            records(&run)[0]["outcome"],
+            "success",
+            "{mechanism}: {}",
+            run.describe()
+        );
+        let seen = repo.path("eval/workspaces/looks_latest/seen");
+        assert!(
+            !seen.exists(),
+            "{mechanism}: {:?}",
+            fs::read_to_string(&seen)
+        );
+        run.success();
+    }
 }
 
 #[test]

@@ -173,6 +173,82 @@ fn readable_opens_single_paths_for_whom_it_names() {
     }
 }
 
+/// Whichever folder a project keeps its private ones in: the keys in the usual place, and the
+/// private folders of other projects in theirs, are out of sight.
+#[test]
+fn private_folders_are_hidden_wherever_they_lie() {
+    for mechanism in MECHANISMS {
+        let mut repo = with_mechanism(mechanism);
+        let root = repo.root().to_owned();
+        let own = |name: &str| root.join(name).display().to_string();
+        // Another project, with keys of a fleet; then one with a place of its own, too.
+        repo.config(|config| {
+            config.set("workspace.root", own("private-of-other"));
+        });
+        repo.agent("out done ok");
+        repo.start_run(GOAL, &["true"]);
+        repo.runner(&["fleet", "token"]).success();
+        let other = root.join("other");
+        fs::rename(root.join("repo"), &other).unwrap();
+        repo.hermetic("cp")
+            .current_dir(&root)
+            .args(["-r", &own("other"), &own("repo")])
+            .status()
+            .unwrap();
+        fs::remove_file(root.join("repo/.git/runner/project.json")).unwrap();
+
+        let script = |who: &str| {
+            format!(
+                "REAL='{}'; export REAL\n\
+                 try {who}-key 'grep -q . \"$REAL/home/.local/state/runner/proof.key\"'\n\
+                 try {who}-token 'cat \"$REAL\"/private-of-other/*/keys-*/api-token | grep -q .'\n\
+                 try {who}-other 'cat \"$REAL\"/private-of-other/*/project.json | grep -q .'\n\
+                 try {who}-own 'cat \"$REAL\"/private-of-this/*/project.json | grep -q .'\n\
+                 try {who}-list 'cat \"$REAL/home/.local/state/runner/roots.json\"'\n",
+                root.display()
+            )
+        };
+        repo.agent(&format!("{TRY}{}out done tried", script("agent")));
+        let guard = format!("{TRY}{}", script("guard"));
+        repo.config(|config| {
+            config
+                .set("workspace.root", own("private-of-this"))
+                .set("guard.command", json!(["sh", "-c", guard]))
+                .set(
+                    "workspace.setup",
+                    json!(["sh", "-c", format!("{TRY}{}", script("setup"))]),
+                );
+        });
+        repo.write_config();
+        repo.commit_all("another config");
+        step(&repo, mechanism);
+        let setup_log = fs::read_to_string(repo.iteration(1).join("setup.log")).unwrap();
+        for what in ["key", "token", "other", "own", "list"] {
+            for who in ["agent", "guard"] {
+                assert!(
+                    !tried(&repo, &format!("{who}-{what}")),
+                    "{mechanism} {who} {what}"
+                );
+            }
+            let line = format!("tried setup-{what}: no");
+            assert!(setup_log.contains(&line), "{mechanism} {line}: {setup_log}");
+        }
+        // What was tried is there.
+        let here = |pattern: &str| {
+            let script = format!("cat '{}'/{pattern} | grep -q .", root.display());
+            repo.hermetic("sh").args(["-c", &script]).status().unwrap()
+        };
+        for pattern in [
+            "home/.local/state/runner/proof.key",
+            "home/.local/state/runner/roots.json",
+            "private-of-other/*/keys-*/api-token",
+            "private-of-this/*/project.json",
+        ] {
+            assert!(here(pattern).success(), "{mechanism} {pattern}");
+        }
+    }
+}
+
 /// Every variable that leads to a cache, and the place that programs take without one.
 const CACHES: &str = "\"$XDG_CACHE_HOME\" \"$CARGO_HOME\" \"$npm_config_cache\" \"$PIP_CACHE_DIR\" \
     \"$UV_CACHE_DIR\" \"$GOPATH\" \"$GOMODCACHE\" \"$GOCACHE\" \"$HOME/.cache\"";

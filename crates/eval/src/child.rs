@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use runner::{ChildNetwork, Error, NetworkInput, NetworkSupport, Result, TempFolder};
@@ -68,6 +68,8 @@ pub(crate) struct ChildContext<'a> {
     pub(crate) cancel: &'a Cancel,
     pub(crate) workspace: &'a Path,
     pub(crate) env: &'a BTreeMap<String, String>,
+    /// What nothing that works there may look into.
+    pub(crate) closed: &'a [PathBuf],
 }
 
 /// A command in containment.
@@ -91,6 +93,9 @@ impl ChildContext<'_> {
             .filter(|(name, _)| name == delays || !is_own(name))
             .collect();
         self.add_to(&mut env);
+        // Not for the case to say.
+        env.retain(|(name, _)| name != runner::CLOSED_PATHS);
+        env.push((runner::CLOSED_PATHS.into(), closed_list(self.closed)?));
         self.run(argv, env, limit, RUNNER_GRACE, false, on_line)
     }
 
@@ -166,6 +171,11 @@ impl ChildContext<'_> {
         let made = runner::foreign_policy(self.workspace, argv, config, temp)?;
         let (mut policy, variables) = made;
         policy.network = network;
+        policy.hidden.extend_from_slice(self.closed);
+        // What the case names as the check itself can be read wherever it lies.
+        let words = argv.iter().map(PathBuf::from);
+        let named = words.filter(|path| path.is_absolute() && path.is_file());
+        policy.in_sight.extend(named);
         // The run is over: its records are not for the code that it wrote.
         policy.read_only = vec![self.workspace.join(".git"), self.workspace.join(".runner")];
         let launcher: [OsString; 2] = ["/proc/self/exe".into(), "__landlock".into()];
@@ -215,6 +225,17 @@ impl ChildContext<'_> {
             stdout: stdout.finish(),
         })
     }
+}
+
+/// The paths as the runner takes them.
+fn closed_list(paths: &[PathBuf]) -> Result<OsString> {
+    std::env::join_paths(paths).map_err(|_| {
+        Error::new(
+            runner::ErrorCode::Layout,
+            "the folders of an eval cannot have a colon in their paths",
+        )
+        .hint("name others with --cases, --results and --workspaces")
+    })
 }
 
 fn is_own(name: &std::ffi::OsStr) -> bool {

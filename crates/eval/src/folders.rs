@@ -60,6 +60,12 @@ impl EvalFolders {
         })
     }
 
+    /// What no child of a run sees: the checks and the results, and what other runs made.
+    pub(crate) fn closed(&self) -> Vec<PathBuf> {
+        let folders = [&self.cases, &self.results, &self.links, &self.workspaces];
+        folders.map(PathBuf::to_owned).into()
+    }
+
     /// Where the records of sets of runs lie: no case can have that name.
     pub fn sets(&self) -> PathBuf {
         self.results.join(".sets")

@@ -347,6 +347,7 @@ impl Mine<'_> {
             cancel: self.context.cancel,
             workspace: folder,
             env: &BTreeMap::new(),
+            closed: &[],
         };
         let config = Config::default();
         if !self.options.setup.is_empty() {

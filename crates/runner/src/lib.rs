@@ -42,6 +42,7 @@ mod tree_links;
 
 pub use base_trial::{BaseProblem, BaseVerdict};
 pub use checkout::clean::{RemovedFolder, WorkspaceCleanOptions, WorkspaceCleanReport, clean};
+pub use checkout::known_roots::CLOSED_PATHS;
 pub use checkout::temp_folder::TempFolder;
 pub use doctor::{
     Diagnosis, DoctorCheck, DoctorGuardRun, DoctorOptions, DoctorVerdict, GuardTrials,

@@ -32,8 +32,8 @@ const ADDRESS_LIMIT: usize = 128;
 pub(crate) struct BrokerRules {
     /// Below these it may change modes, times, owners and attributes.
     pub(crate) writable: Vec<PathBuf>,
-    /// Sockets below these are closed to it, but for those below `writable` and `shown`.
-    pub(crate) hidden: Vec<PathBuf>,
+    /// Below these and below `writable` it may connect to sockets, and nowhere else: whoever listens
+    /// elsewhere does things that the program may not do.
     pub(crate) shown: Vec<PathBuf>,
 }
 
@@ -48,7 +48,7 @@ impl BrokerRules {
 
     fn may_connect(&self, path: &Path) -> bool {
         let below = |roots: &[PathBuf]| roots.iter().any(|root| path.starts_with(root));
-        !below(&self.hidden) || below(&self.writable) || below(&self.shown)
+        below(&self.writable) || below(&self.shown)
     }
 }
 
@@ -241,17 +241,16 @@ mod tests {
     fn what_is_the_programs_own() {
         let rules = BrokerRules {
             writable: vec!["/w".into(), "/run/user/1/mine".into()],
-            hidden: vec!["/run/user/1".into()],
             shown: vec!["/run/user/1/shown".into()],
         };
         for (path, change, connect) in [
             ("/w/a", true, true),
-            ("/wa", false, true),
-            ("/elsewhere/x", false, true),
-            ("/dev/pts/3", true, true),
-            ("/dev/null", false, true),
-            ("/memfd:x (deleted)", true, true),
-            ("pipe:[12]", true, true),
+            ("/wa", false, false),
+            ("/elsewhere/x", false, false),
+            ("/dev/pts/3", true, false),
+            ("/dev/null", false, false),
+            ("/memfd:x (deleted)", true, false),
+            ("pipe:[12]", true, false),
             ("/run/user/1/bus", false, false),
             ("/run/user/1/shown/s", false, true),
             ("/run/user/1/mine/s", true, true),

@@ -8,7 +8,12 @@ use crate::layout::{BindMount, SandboxAccess};
 /// `bwrap` and what every containment has in common, up to the mounts of this one.
 ///
 /// `kept_by_root`: the capabilities that root keeps; nothing if it is not root who starts it.
-pub(crate) fn base(program: &Path, kept_by_root: Option<&[&str]>) -> Vec<OsString> {
+/// `shared_memory`: the size of `/dev/shm`, where `bwrap` takes one.
+pub(crate) fn base(
+    program: &Path,
+    kept_by_root: Option<&[&str]>,
+    shared_memory: Option<u64>,
+) -> Vec<OsString> {
     let mut argv: Vec<OsString> = vec![program.into()];
     let mut add = |words: &[&str]| argv.extend(words.iter().map(OsString::from));
     // The pid namespace ends with its first process, that one with `bwrap`, `bwrap` with whoever
@@ -22,10 +27,16 @@ pub(crate) fn base(program: &Path, kept_by_root: Option<&[&str]>) -> Vec<OsStrin
         }
     }
     add(&["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]);
+    // The shared memory of `--dev` is private already, but cannot be told from the devices, so that
+    // nobody could count what is in it, and is closed to the users that root may become inside.
+    if let Some(bytes) = shared_memory {
+        add(&["--size", &bytes.to_string()]);
+    }
     if kept_by_root.is_some() {
-        // The shared memory of `--dev` is private already, but closed to the users that root may
-        // become inside.
-        add(&["--perms", "1777", "--tmpfs", "/dev/shm"]);
+        add(&["--perms", "1777"]);
+    }
+    add(&["--tmpfs", "/dev/shm"]);
+    if kept_by_root.is_some() {
         // For these the kernel asks for root's number, not for a capability: one line to
         // `core_pattern`, and the next crash runs a program outside.
         add(&["--ro-bind-try", "/proc/sys", "/proc/sys"]);
@@ -70,7 +81,7 @@ pub(crate) fn complete(
             SandboxAccess::Writable if is_device(path) => "--dev-bind-try",
             SandboxAccess::Writable => "--bind-try",
             SandboxAccess::ReadOnly => "--ro-bind-try",
-            SandboxAccess::Hidden if source == Path::new(NOTHING) => "--ro-bind-try",
+            SandboxAccess::Hidden if !is_empty_folder(mount) => "--ro-bind-try",
             SandboxAccess::Hidden => {
                 argv.extend(["--tmpfs".into(), path.into()]);
                 continue;
@@ -82,8 +93,19 @@ pub(crate) fn complete(
         argv.extend(["--ro-bind-try".into(), folder.into(), place.into()]);
     }
     argv.extend(last.iter().cloned());
+    // What is made of memory is made for names alone: what a child wrote there would count nowhere.
+    let hidden = shown.mounts.iter().filter(|it| is_empty_folder(it));
+    let devices = Path::new("/dev");
+    for path in hidden.map(|it| it.path.as_path()).chain([devices]) {
+        argv.extend(["--remount-ro".into(), path.into()]);
+    }
     argv.extend(["--chdir".into(), project.into(), "--".into()]);
     argv.extend(program.iter().cloned());
+}
+
+/// Whether it is a hidden folder: a new one in its place, with what is in sight there.
+fn is_empty_folder(mount: &BindMount) -> bool {
+    mount.access == SandboxAccess::Hidden && mount.source != Path::new(NOTHING)
 }
 
 /// What `--dev` replaces; an ordinary bind of it could not be opened.
@@ -103,17 +125,21 @@ mod tests {
     #[test]
     fn ordinary_users_have_nothing_to_drop() {
         assert_eq!(
-            line(&base(Path::new("/bin/bwrap"), None)),
-            "/bin/bwrap --die-with-parent --unshare-pid --unshare-ipc --ro-bind / / --dev /dev --proc /proc"
+            line(&base(Path::new("/bin/bwrap"), None, None)),
+            "/bin/bwrap --die-with-parent --unshare-pid --unshare-ipc --ro-bind / / --dev /dev --proc /proc --tmpfs /dev/shm"
         );
     }
 
     #[test]
     fn root_keeps_what_it_is_given() {
         assert_eq!(
-            line(&base(Path::new("bwrap"), Some(&["CAP_KILL", "CAP_CHOWN"]))),
+            line(&base(
+                Path::new("bwrap"),
+                Some(&["CAP_KILL", "CAP_CHOWN"]),
+                Some(4096)
+            )),
             "bwrap --die-with-parent --unshare-pid --unshare-ipc --cap-drop ALL --cap-add CAP_KILL --cap-add CAP_CHOWN \
-             --ro-bind / / --dev /dev --proc /proc --perms 1777 --tmpfs /dev/shm --ro-bind-try /proc/sys /proc/sys \
+             --ro-bind / / --dev /dev --proc /proc --size 4096 --perms 1777 --tmpfs /dev/shm --ro-bind-try /proc/sys /proc/sys \
              --ro-bind-try /proc/sysrq-trigger /proc/sysrq-trigger"
         );
     }
@@ -155,7 +181,7 @@ mod tests {
             line(&argv),
             "--dev-bind-try /dev/kvm /dev/kvm --bind-try /dev/shm /dev/shm --bind /p /p \
              --ro-bind-try /p/a b /p/a b --bind-try /t /t --tmpfs /h --ro-bind-try /dev/null /k --bind-try /w/s /u --ro-bind-try /o /p/o \
-             --ro-bind /r /dev/r --chdir /p -- -x -- y"
+             --ro-bind /r /dev/r --remount-ro /h --remount-ro /dev --chdir /p -- -x -- y"
         );
     }
 }

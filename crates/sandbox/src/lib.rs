@@ -50,6 +50,7 @@ mod program;
 mod readable;
 mod secrets;
 mod settings;
+mod sockets;
 mod support;
 
 pub use folders::expand_home;
@@ -61,4 +62,5 @@ pub use policy::{LayeredFolder, LeftOutPath, MountPlan, WritePolicy, wrap};
 pub use program::{ProgramError, resolve_program};
 pub use secrets::SecretPlaces;
 pub use settings::{SettingsFormat, included_settings, without_tokens};
+pub use sockets::{SHARED_TEMP, beside_sockets, named_sockets, sockets_in};
 pub use support::{Bubblewrap, SandboxSupport, UnavailableReason, detect, network_namespace};

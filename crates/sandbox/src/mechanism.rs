@@ -134,6 +134,7 @@ mod tests {
                 .then(|| Bubblewrap {
                     program: "/usr/bin/bwrap".into(),
                     version: "0.8.0".to_owned(),
+                    has_sizes: true,
                 })
                 .ok_or(missing("install it")),
             landlock: landlock.then_some(7).ok_or(missing("get a new kernel")),

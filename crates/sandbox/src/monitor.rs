@@ -94,7 +94,6 @@ fn watch(program: Pid, mut from_program: UnixStream, paths: &LandlockPaths) -> (
     if let Some(listener) = listener {
         let rules = BrokerRules {
             writable: paths.writable.clone(),
-            hidden: paths.hidden.clone(),
             shown: paths.shown.clone(),
         };
         // Without it calls that are handed on fail, which is safe.

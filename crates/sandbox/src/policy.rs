@@ -40,12 +40,15 @@ pub struct WritePolicy {
     /// it is hidden.
     pub in_sight: Vec<PathBuf>,
     /// Folders and files that the child cannot read, but for what is in sight or writable there.
-    /// Under bubblewrap they are empty; under Landlock their names can still be seen, and sockets
-    /// can be used.
+    /// Under bubblewrap they are empty; under Landlock their names can still be seen. Sockets
+    /// are closed there wherever they lie, but for those in sight or in folders that are writable.
     pub hidden: Vec<PathBuf>,
     /// Files that the child sees another content in (bubblewrap only; under Landlock they are
     /// hidden): the file with the content, and the place.
     pub replaced: Vec<(PathBuf, PathBuf)>,
+    /// The most that it may keep in `/dev/shm` (bubblewrap only, where it
+    /// [`has_sizes`](crate::Bubblewrap::has_sizes)).
+    pub shared_memory: Option<u64>,
     /// What it can reach.
     pub network: NetworkAccess,
 }
@@ -91,6 +94,7 @@ pub struct MountPlan {
     unread: Vec<PathBuf>,
     read: Vec<PathBuf>,
     kept_by_root: Option<Vec<&'static str>>,
+    shared_memory: Option<u64>,
     network: NetworkAccess,
 }
 
@@ -203,6 +207,7 @@ impl WritePolicy {
             project,
             seen,
             kept_by_root: privileges::kept_by_root(),
+            shared_memory: self.shared_memory,
             network: self.network.clone(),
         })
     }
@@ -310,10 +315,8 @@ impl MountPlan {
                     wrapped.extend(["--hide".into(), path.into()]);
                 }
                 for path in &self.read {
-                    // What nobody hides is read anyway.
-                    if self.unread.iter().any(|it| path.starts_with(it)) {
-                        wrapped.extend(["--show".into(), path.into()]);
-                    }
+                    // What nobody hides is read anyway, but sockets are closed wherever they lie.
+                    wrapped.extend(["--show".into(), path.into()]);
                 }
                 if self.network == NetworkAccess::WithoutTcp {
                     wrapped.push("--no-tcp".into());
@@ -324,7 +327,11 @@ impl MountPlan {
             }
             Mechanism::Bubblewrap { program } => {
                 let mut wrapped = layer::prelude(launcher, &self.layered);
-                wrapped.extend(bubblewrap::base(program, self.kept_by_root.as_deref()));
+                wrapped.extend(bubblewrap::base(
+                    program,
+                    self.kept_by_root.as_deref(),
+                    self.shared_memory,
+                ));
                 let shown = SandboxView {
                     mounts: &self.mounts,
                     lent: &self.lent,

@@ -1,5 +1,4 @@
-//! What is hidden from children by default: keys, logins, histories, and the sockets of programs
-//! that would do more for them than they may do themselves.
+//! What is hidden from children by default: keys, logins and histories.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -154,17 +153,6 @@ const SETTINGS: &[(&[&str], &[&str], SettingsFormat)] = &[
     ),
 ];
 
-/// Sockets, and folders of sockets, that lead out of any containment.
-const SOCKETS: &[&str] = &[
-    "/run/docker.sock",
-    "/run/containerd",
-    "/run/podman",
-    "/run/dbus",
-    "/run/user",
-    "/tmp/.X11-unix",
-    "/tmp/.ICE-unix",
-];
-
 /// Where a child looks for its own things: a home folder and an environment.
 pub struct SecretPlaces<'a> {
     /// The user's home folder.
@@ -198,14 +186,6 @@ impl SecretPlaces<'_> {
         paths
     }
 
-    /// Sockets of other programs, and folders of them.
-    pub fn sockets(&self) -> Vec<PathBuf> {
-        let mut paths: Vec<PathBuf> = SOCKETS.iter().map(PathBuf::from).collect();
-        paths.extend(self.folder("XDG_RUNTIME_DIR"));
-        paths.retain(|path| !self.home.starts_with(path));
-        paths
-    }
-
     /// The logins of agents, of which a session may see its own alone.
     pub fn logins(&self) -> Vec<PathBuf> {
         let mut paths = self.at_home(LOGINS);
@@ -230,7 +210,7 @@ impl SecretPlaces<'_> {
         paths
     }
 
-    fn folder(&self, variable: &str) -> Option<PathBuf> {
+    pub(crate) fn folder(&self, variable: &str) -> Option<PathBuf> {
         let path = PathBuf::from((self.var)(variable)?);
         path.is_absolute().then_some(path)
     }
@@ -280,14 +260,12 @@ mod tests {
         ] {
             assert!(hidden.contains(&path.into()), "{path}");
         }
-        assert!(places(&none).sockets().contains(&"/run/docker.sock".into()));
         let moved = |name: &str| {
             let value = match name {
                 "XDG_CONFIG_HOME" => "/c",
                 "KUBECONFIG" => "/k/a:relative:/k/b",
                 "DOCKER_CONFIG" => "/d",
                 "GNUPGHOME" => "relative",
-                "XDG_RUNTIME_DIR" => "/h",
                 "CODEX_HOME" => "/x",
                 "PIP_CONFIG_FILE" => "/pip",
                 _ => return None,
@@ -301,7 +279,6 @@ mod tests {
         assert!(!hidden.iter().any(|path| path.is_relative()));
         // Whatever somebody set, the home folder itself stays.
         assert!(!hidden.contains(&"/h".into()));
-        assert!(!places(&moved).sockets().contains(&"/h".into()));
         assert!(places(&moved).logins().contains(&"/x/auth.json".into()));
         let settings = places(&moved).settings();
         for (path, format) in [

@@ -14,6 +14,9 @@ use crate::{bubblewrap, landlock, monitor, namespaces, privileges};
 /// How long the probe may take: it needs milliseconds.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
 
+/// The size that is tried.
+const PROBE_SIZE: u64 = 1 << 20;
+
 /// What there is. Ask once and keep it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxSupport {
@@ -36,6 +39,8 @@ pub struct Bubblewrap {
     pub program: PathBuf,
     /// What it calls itself, as in `0.8.0`; empty if it does not say.
     pub version: String,
+    /// Whether it limits the size of what is made of memory.
+    pub has_sizes: bool,
 }
 
 /// Why something cannot be used.
@@ -73,11 +78,19 @@ fn detect_bubblewrap(path_var: &OsStr) -> Result<Bubblewrap, UnavailableReason> 
             remedy: Some("install bubblewrap".to_owned()),
         });
     };
-    let version = try_out(&program).map_err(|reason| UnavailableReason {
+    let sized = try_with(&program, Some(PROBE_SIZE), &[]);
+    let has_sizes = sized.is_ok();
+    // An older one does not know that option.
+    let tried = sized.or_else(|_| try_with(&program, None, &[]));
+    let version = tried.map_err(|reason| UnavailableReason {
         remedy: remedy(&reason).map(str::to_owned),
         reason,
     })?;
-    Ok(Bubblewrap { program, version })
+    Ok(Bubblewrap {
+        program,
+        version,
+        has_sizes,
+    })
 }
 
 /// From absolute folders only: any other could lie in the project, where the agent writes.
@@ -90,24 +103,24 @@ fn find(path_var: &OsStr) -> Option<PathBuf> {
         })
 }
 
-/// Contains the one program that is surely there, `bwrap` itself. Its version, or why it failed.
-fn try_out(program: &Path) -> Result<String, String> {
-    try_with(program, &[])
-}
-
 /// Whether bubblewrap can give a child a network of its own, found out by having it do so.
 pub fn network_namespace(program: &Path) -> Result<(), UnavailableReason> {
-    let tried = try_with(program, &["--unshare-net"]);
+    let tried = try_with(program, None, &["--unshare-net"]);
     tried.map(|_| ()).map_err(|reason| UnavailableReason {
         remedy: remedy(&reason).map(str::to_owned),
         reason,
     })
 }
 
-/// The same with further options.
-fn try_with(program: &Path, options: &[&str]) -> Result<String, String> {
+/// Contains the one program that is surely there, `bwrap` itself, with further options. Its version, or
+/// why it failed.
+fn try_with(
+    program: &Path,
+    shared_memory: Option<u64>,
+    options: &[&str],
+) -> Result<String, String> {
     let kept = privileges::kept_by_root();
-    let mut argv = bubblewrap::base(program, kept.as_deref());
+    let mut argv = bubblewrap::base(program, kept.as_deref(), shared_memory);
     argv.extend(options.iter().map(OsString::from));
     let version: [OsString; 2] = [program.into(), "--version".into()];
     let shown = SandboxView::default();

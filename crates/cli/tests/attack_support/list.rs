@@ -86,8 +86,8 @@ const fn calls(name: &'static str, script: &'static str) -> AttackCase {
 }
 
 /// `$REAL` is the folder around home, project and temp folder, by its real path; `$SECRET` is in
-/// every file that is to be hidden; `$DECOY` is a process outside; `$PORT`, `$ABSTRACT` are where
-/// somebody listens.
+/// every file that is to be hidden; `$DECOY` is a process outside; `$PORT`, `$ABSTRACT`,
+/// `$ELSEWHERE` (below `/tmp`) and `$NAMED` (nowhere special) are where somebody listens.
 pub(crate) const ATTACKS: &[AttackCase] = &[
     reads(
         "a key by its path",
@@ -334,6 +334,22 @@ pub(crate) const ATTACKS: &[AttackCase] = &[
     reaches(
         "a datagram to a socket in the runtime folder",
         "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b\"x\", os.environ[\"REAL\"] + \"/run/datagrams.sock\")'",
+    ),
+    reaches(
+        "a terminal's socket in another temp folder",
+        "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect(os.environ[\"ELSEWHERE\"])'",
+    ),
+    reaches(
+        "a socket in the home folder",
+        "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect(os.environ[\"REAL\"] + \"/home/agent.sock\")'",
+    ),
+    reaches(
+        "a socket in a known folder at home",
+        "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect(os.environ[\"REAL\"] + \"/home/.docker/run/docker.sock\")'",
+    ),
+    reaches(
+        "a socket that a variable of the runner names",
+        "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect(os.environ[\"NAMED\"])'",
     ),
     reaches(
         "what other programs say to each other on the loopback",

@@ -556,6 +556,7 @@ fn runner_version(
         cancel: context.cancel,
         workspace: &folders.project,
         env: &std::collections::BTreeMap::new(),
+        closed: &[],
     };
     let limit = Duration::from_secs(60);
     let ran = children.runner(argv, limit, &mut |_| {})?;

@@ -152,11 +152,19 @@ fn in_workspace(
     files::make_folder(workspace)?;
     files::make_folder(&shared.folders.links)?;
     files::replace_link(&shared.folders.latest_of(&job.case.id), workspace)?;
+    let mut closed = shared.folders.closed();
+    if let Some(source) = &job.case.source
+        && let Ok(git) = workspace::source_repository(source)
+    {
+        // What became of the commit later is in there.
+        closed.push(git.common_dir().to_owned());
+    }
     let children = ChildContext {
         supervisor: shared.supervisor,
         cancel: shared.cancel,
         workspace,
         env: &job.case.env,
+        closed: &closed,
     };
     let plan = WorkspacePlan {
         case: &job.case,

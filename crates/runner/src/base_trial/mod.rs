@@ -27,7 +27,7 @@ use crate::error::Result;
 use crate::fleet_repo::FleetRepo;
 use crate::git::Git;
 use crate::run_context::{RunContext, WallClock};
-use crate::step::containment::Containment;
+use crate::step::containment::{Containment, shared_temp_folders};
 use crate::step::environment;
 use cache::BaseCache;
 use evidence::BaseEvidence;
@@ -297,20 +297,24 @@ impl BaseTrial<'_> {
         let links = given.ignored.iter();
         let links = links.filter_map(|name| std::fs::read_link(self.git.root().join(name)).ok());
         let links: Vec<String> = links.map(|to| to.display().to_string()).collect();
+        let mut temp_folders = shared_temp_folders();
+        // What lies around the project is named by everybody.
+        temp_folders.retain(|temp| !self.git.root().starts_with(temp));
         for words in [
             self.config.guard.command.join(" "),
-            self.committed_words(&outside_paths::patterns(&std::env::temp_dir()))?,
+            self.committed_words(&outside_paths::patterns(&temp_folders))?,
             links.join("\n"),
         ] {
             text.push('\n');
             text.push_str(&words);
         }
-        if !self.containment.has_mounts() {
+        if self.containment.has_mounts() {
+            let named = temp_folders.iter();
+            given.temp_paths = named
+                .flat_map(|temp| outside_paths::below(&text, temp))
+                .collect();
+        } else {
             given.beside = outside_paths::beside(&text, self.git.root());
-        } else if let temp = std::env::temp_dir()
-            && !self.git.root().starts_with(&temp)
-        {
-            given.temp_paths = outside_paths::below(&text, &temp);
         }
         Ok(())
     }

@@ -11,18 +11,19 @@ const MAX_PATHS: usize = 8;
 const NAME: &str = "[A-Za-z0-9._@+-]+";
 
 /// Expressions that find such paths in files.
-pub(super) fn patterns(temp: &Path) -> [String; 2] {
-    let escaped: String = temp
-        .display()
-        .to_string()
-        .chars()
-        .flat_map(|char| {
+pub(super) fn patterns(temp_folders: &[PathBuf]) -> Vec<String> {
+    let below = temp_folders.iter().map(|temp| {
+        let text = temp.display().to_string();
+        let escaped = text.chars().flat_map(|char| {
             let is_plain = char.is_alphanumeric() || matches!(char, '/' | '_' | '-');
             [(!is_plain).then_some('\\'), Some(char)]
-        })
-        .flatten()
-        .collect();
-    [format!("\\.\\./{NAME}"), format!("{escaped}/{NAME}")]
+        });
+        let escaped: String = escaped.flatten().collect();
+        format!("{escaped}/{NAME}")
+    });
+    std::iter::once(format!("\\.\\./{NAME}"))
+        .chain(below)
+        .collect()
 }
 
 /// The names of what lies beside the project and is named from inside of it: `../lib`.
@@ -90,8 +91,9 @@ mod tests {
 
     #[test]
     fn expressions() {
-        let [beside, below] = patterns(Path::new("/tmp/a.b"));
-        assert_eq!(beside, "\\.\\./[A-Za-z0-9._@+-]+");
-        assert_eq!(below, "/tmp/a\\.b/[A-Za-z0-9._@+-]+");
+        let found = patterns(&["/tmp/a.b".into(), "/tmp".into()]);
+        let expected =
+            ["\\.\\./", "/tmp/a\\.b/", "/tmp/"].map(|it| format!("{it}[A-Za-z0-9._@+-]+"));
+        assert_eq!(found, expected);
     }
 }

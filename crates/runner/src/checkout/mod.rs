@@ -9,6 +9,7 @@ pub(crate) mod guard_changes;
 pub(crate) mod home_view;
 pub(crate) mod indexed_tree;
 pub(crate) mod junit_reports;
+pub(crate) mod known_roots;
 pub(crate) mod made_files;
 pub(crate) mod missing_variable;
 pub(crate) mod prepare;
@@ -249,15 +250,11 @@ impl CheckoutHome {
         })
     }
 
-    /// The home around a checkout, with those of other projects where they are all the runner's, and
-    /// what belongs to fleets: of this project, and of others that are known.
+    /// The private folders of this and of all other projects, and what belongs to fleets.
     fn hidden(&self, git: &Git) -> Vec<PathBuf> {
-        let all = self.folder.parent();
-        let mut git_folders = all.map(root::known_git_folders).unwrap_or_default();
-        git_folders.push(git.common_dir().to_owned());
-        let around = all.filter(|it| it.file_name() == Some(root::STATE_FOLDER.as_ref()));
-        let mut hidden = vec![around.unwrap_or(&self.folder).to_owned()];
-        hidden.extend(fleet_folders(&git_folders));
+        let mut hidden = known_roots::closed_to_children(self.folder.parent(), git.root());
+        hidden.push(self.folder.clone());
+        hidden.extend(fleet_folders(&[git.common_dir().to_owned()]));
         hidden
     }
 

@@ -11,6 +11,7 @@ use runner_core::digest::sha256_hex;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
+use super::known_roots;
 use crate::checkout::project_paths::ProjectPaths;
 use crate::error::{Error, ErrorCode, Result};
 use crate::files;
@@ -61,7 +62,7 @@ fn compare(recorded: &Path, here: &Path, original_is_there: bool) -> IdentityFin
     }
 }
 
-fn is_id(text: &str) -> bool {
+pub(super) fn is_id(text: &str) -> bool {
     text.len() == ID_LENGTH
         && text
             .bytes()
@@ -84,6 +85,7 @@ impl WorkspaceRoot {
         let identity = project_identity(git.common_dir(), &all)?;
         let folder = all.join(&identity.id);
         make_private(&folder)?;
+        known_roots::remember(&all);
         // So that `runner clean --all` can tell whose it is.
         let is_named = || read_identity(&folder.join(ID_FILE)).as_ref() == Some(&identity);
         if !is_named() {

@@ -446,6 +446,7 @@ mod tests {
         let bubblewrap = Bubblewrap {
             program: "/usr/bin/bwrap".into(),
             version: String::new(),
+            has_sizes: true,
         };
         let support = SandboxSupport {
             bubblewrap: Ok(bubblewrap),

@@ -63,7 +63,13 @@ pub(super) fn checks(facts: PromiseFacts<'_>) -> Vec<DoctorCheck> {
         ),
         (
             "sockets",
-            "Docker, Podman, D-Bus, X11 and what is in the runtime folder are out of reach",
+            if is_full {
+                "terminals, agents for keys, Docker, D-Bus, X11 and what listens below /run, in temp folders and at home are \
+                 out of reach; `[sandbox.guard] writable = [\"/run/postgresql\"]` opens one to the guard"
+            } else {
+                "what other programs listen at is out of reach; `[sandbox.guard] writable = [\"/run/postgresql\"]` opens \
+                 one place to the guard"
+            },
         ),
         (
             "processes",

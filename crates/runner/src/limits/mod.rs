@@ -103,6 +103,11 @@ pub(crate) fn task_limit(config: &Config) -> Option<u64> {
     Some(limit.saturating_add(SPARE_TASKS))
 }
 
+/// How much memory all children together may use.
+pub(crate) fn memory_limit(config: &Config) -> u64 {
+    config.sandbox.limits.memory.bytes(machine_memory())
+}
+
 /// Watches over one child, from before it starts until it has ended.
 #[derive(Debug)]
 pub(crate) struct LimitWatch {
@@ -132,7 +137,7 @@ impl LimitWatch {
     /// For a child that is about to begin and writes to these folders.
     pub(crate) fn begin(config: &Config, kind: ChildKind, written: WrittenFolders) -> Self {
         let limits = config.sandbox.limits.clone();
-        let memory_limit = limits.memory.bytes(machine_memory());
+        let memory_limit = memory_limit(config);
         let clock = file_clock();
         let growth = FolderGrowth::begin(&written.own, clock);
         let shared_growth = FolderGrowth::begin(&written.shared, clock);

@@ -17,9 +17,9 @@ use crate::checkout::home_view::{self, HomeView};
 use crate::checkout::temp_folder::TempFolder;
 use crate::checkout::{Checkout, LAYER, beside};
 use crate::error::{Error, ErrorCode, Result};
-use crate::limits::WrittenFolders;
+use crate::limits::{self, WrittenFolders};
 use crate::search_path::own_search_path;
-use crate::step::hidden_paths::ReadingInput;
+use crate::step::hidden_paths::{ReadingInput, sockets_of_environment};
 use crate::step::network::{ChildNetwork, NetworkInput, NetworkSupport, RefusedHosts};
 use crate::step::promises;
 use crate::step::{environment, file_image};
@@ -35,6 +35,8 @@ const LAUNCHER: [&str; 2] = ["/proc/self/exe", "__landlock"];
 #[derive(Clone, Debug)]
 pub(crate) struct Containment {
     mechanism: Mechanism,
+    /// Whether what is made of memory gets a size.
+    has_sizes: bool,
     network: NetworkSupport,
     /// What was refused to its children.
     refused: Option<RefusedHosts>,
@@ -133,6 +135,7 @@ impl Containment {
     /// None at all.
     pub(crate) const NONE: Containment = Containment {
         mechanism: Mechanism::None,
+        has_sizes: false,
         network: NetworkSupport::NONE,
         refused: None,
     };
@@ -148,8 +151,10 @@ impl Containment {
         let network = NetworkSupport::find(&mechanism, &support, &config.sandbox.network);
         network.check(config)?;
         promises::check(config, &mechanism, &support)?;
+        let has_sizes = support.bubblewrap.as_ref().is_ok_and(|it| it.has_sizes);
         Ok(Containment {
             mechanism,
+            has_sizes,
             network,
             refused: Some(RefusedHosts::default()),
         })
@@ -268,6 +273,9 @@ impl Containment {
             refused: self.refused.clone(),
         })?;
         policy.network = network.access.clone();
+        // Half of what it may have: the rest is for what runs.
+        let memory = limits::memory_limit(roots.config);
+        policy.shared_memory = self.has_sizes.then_some((memory / 2).max(1));
         let plan = policy
             .plan()
             .map_err(|refusal| Error::new(ErrorCode::Config, refusal.message).hint(refusal.hint))?;
@@ -315,29 +323,52 @@ fn layers_work_beside(checkout: &Path) -> bool {
     })
 }
 
+/// The folders that every program leaves things in: each child sees one of its own in their place.
+pub(crate) fn shared_temp_folders() -> Vec<PathBuf> {
+    let usual = runner_sandbox::SHARED_TEMP.iter().map(PathBuf::from);
+    let mut folders = vec![std::env::temp_dir()];
+    folders.extend(usual.filter(|folder| folder.is_dir()));
+    folders.sort_by_cached_key(|folder| folder.canonicalize().ok());
+    folders.dedup_by_key(|folder| folder.canonicalize().ok());
+    folders
+}
+
 /// What the command line and the environment of a child name: that stays in sight where the temp
-/// folder is replaced by a private one. With a program come the files that lie beside it, and with
+/// folders are replaced by a private one. With a program come the files that lie beside it, and with
 /// a folder of programs everything around it, because programs are links to elsewhere.
-fn named_paths(argv: &[OsString], env: &[(OsString, OsString)]) -> Vec<PathBuf> {
-    let shared = std::env::temp_dir();
+fn named_paths(
+    argv: &[OsString],
+    env: &[(OsString, OsString)],
+    shared: &[PathBuf],
+) -> Vec<PathBuf> {
+    // One of them may lie in another.
+    let around = |path: &Path| {
+        let around = shared.iter().filter(|it| path.starts_with(it));
+        around.max_by_key(|it| it.components().count()).cloned()
+    };
     let words = argv.iter().map(PathBuf::from);
     let beside = words.map(|path| match path.parent() {
-        Some(folder) if folder != shared && path.is_file() => folder.to_owned(),
+        Some(folder) if !shared.iter().any(|it| it == folder) && path.is_file() => {
+            folder.to_owned()
+        }
         _ => path,
     });
     let values = env.iter().filter(|(name, _)| name != "TMPDIR");
     let listed = values.flat_map(|(name, value)| {
         let is_path = name == "PATH";
-        let shared = shared.clone();
         std::env::split_paths(value).map(move |path| {
-            let rest = path.strip_prefix(&shared).ok().filter(|_| is_path);
+            let shared = around(&path).filter(|_| is_path);
+            let rest = shared.as_ref().and_then(|it| path.strip_prefix(it).ok());
             let first = rest.and_then(|rest| rest.components().next());
-            first.map_or(path.clone(), |first| shared.join(first))
+            match (shared.as_ref(), first) {
+                (Some(shared), Some(first)) => shared.join(first),
+                _ => path.clone(),
+            }
         })
     });
     let mut paths: Vec<PathBuf> = beside
         .chain(listed)
-        .filter(|path| path.starts_with(&shared) && *path != shared)
+        .filter(|path| around(path).is_some_and(|it| it != *path))
         .collect();
     paths.sort();
     paths.dedup();
@@ -442,13 +473,35 @@ impl ContainmentInput<'_> {
             config: self.config,
             home: home.as_deref(),
             var: &|name| std::env::var_os(name),
+            named_sockets: &sockets_of_environment(),
             project: root,
             agent_homes: self.agent_homes,
             argv,
         };
         let reading = reading.rules()?;
-        let mut in_sight = named_paths(argv, self.env);
-        in_sight.extend_from_slice(&reading.in_sight);
+        let shared = shared_temp_folders();
+        let mut in_sight = reading.in_sight.clone();
+        if has_mounts {
+            // A variable may name a socket, and that is not to be reached.
+            let is_socket = |path: &PathBuf| reading.sockets.iter().any(|it| path.starts_with(it));
+            let named = named_paths(argv, self.env, &shared).into_iter();
+            in_sight.extend(named.filter(|path| !is_socket(path)));
+        }
+        // One that the config opens as a whole stays what it is.
+        let is_opened = |place: &PathBuf| reading.in_sight.iter().any(|it| place.starts_with(it));
+        let temp_folder = std::env::temp_dir();
+        let private: Vec<(PathBuf, PathBuf)> = shared
+            .into_iter()
+            .filter(|place| has_mounts && *place != temp_folder && !is_opened(place))
+            .map(|place| (temp.path().to_owned(), place))
+            .collect();
+        // A project there may look beside itself as it would elsewhere.
+        let seen = self.checkout.seen_at();
+        let around = private.iter().filter_map(|(_, place)| {
+            let first = seen.strip_prefix(place).ok()?.components().next()?;
+            Some(place.join(first))
+        });
+        in_sight.extend(around);
         in_sight.extend(self.checkout.project_paths.in_sight(self.env));
         let opened = [&reading.in_sight[..], &opened].concat();
         let mut hidden = self.checkout.hidden.clone();
@@ -463,11 +516,12 @@ impl ContainmentInput<'_> {
             read_only,
             tmp: temp.path().to_owned(),
             tmp_seen_at: has_mounts.then(std::env::temp_dir),
-            private: Vec::new(),
+            private,
             layered: Vec::new(),
             in_sight,
             hidden,
             replaced,
+            shared_memory: None,
             network: runner_sandbox::NetworkAccess::Open,
         })
     }
@@ -512,5 +566,32 @@ impl ContainmentInput<'_> {
             policy.writable.push(view.folder.clone());
         }
         Ok(Some(view))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_in_temp_folders() {
+        let shared = ["/tmp".into(), "/tmp/own".into(), "/var/tmp".into()];
+        let argv = ["/tmp/a/agent", "/tmp", "/usr/bin/x"].map(OsString::from);
+        let env = [
+            ("PATH", "/tmp/b/c/bin:/usr/bin:/tmp/own/d/bin:/tmp"),
+            ("HOME", "/tmp/e/f"),
+            ("TMPDIR", "/tmp/own/g"),
+            ("CACHE", "/var/tmp/h"),
+        ]
+        .map(|(name, value)| (name.into(), value.into()));
+        let found = named_paths(&argv, &env, &shared);
+        let expected = [
+            "/tmp/a/agent",
+            "/tmp/b",
+            "/tmp/e/f",
+            "/tmp/own/d",
+            "/var/tmp/h",
+        ];
+        assert_eq!(found, expected.map(PathBuf::from));
     }
 }

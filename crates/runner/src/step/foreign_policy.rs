@@ -7,9 +7,10 @@ use runner_core::config::{ChildKind, Config};
 use runner_sandbox::WritePolicy;
 
 use crate::checkout::caches::{CacheFill, CacheRequest, ProjectCaches};
+use crate::checkout::known_roots::closed_to_children;
 use crate::checkout::temp_folder::TempFolder;
 use crate::error::{Error, ErrorCode, Result};
-use crate::step::hidden_paths::ReadingInput;
+use crate::step::hidden_paths::{ReadingInput, sockets_of_environment};
 
 /// What a guard in such a folder may write and read, and the variables that lead to caches of its
 /// own. All of it goes away with the temp folder.
@@ -40,12 +41,15 @@ pub fn foreign_policy(
         config,
         home: home.as_deref(),
         var: &|name| std::env::var_os(name),
+        named_sockets: &sockets_of_environment(),
         project: folder,
         agent_homes: &[],
         argv,
     };
     let reading = reading.rules()?;
     let replaced = reading.replaced_in(temp)?;
+    let mut hidden = closed_to_children(None, folder);
+    hidden.extend(reading.hidden);
     let policy = WritePolicy {
         project: folder.to_owned(),
         mounted_at: None,
@@ -57,8 +61,9 @@ pub fn foreign_policy(
         private: Vec::new(),
         layered: Vec::new(),
         in_sight: reading.in_sight,
-        hidden: reading.hidden,
+        hidden,
         replaced,
+        shared_memory: None,
         network: runner_sandbox::NetworkAccess::Open,
     };
     Ok((policy, caches.variables()))

@@ -3,9 +3,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use runner_core::config::{ChildKind, Config};
+use runner_core::config::{ChildKind, Config, NetworkRule};
 use runner_sandbox::{
-    SecretPlaces, SettingsFormat, expand_home, included_settings, without_tokens,
+    SecretPlaces, SettingsFormat, beside_sockets, expand_home, included_settings, named_sockets,
+    sockets_in, without_tokens,
 };
 
 use crate::checkout::temp_folder::TempFolder;
@@ -23,10 +24,18 @@ const MAX_FILES: usize = 64;
 pub(crate) struct ReadingRules {
     /// Folders and files that are hidden.
     pub(crate) hidden: Vec<PathBuf>,
-    /// What the config opens again, and what the child is started with.
+    /// Those among them in which other programs listen.
+    pub(crate) sockets: Vec<PathBuf>,
+    /// What the config opens again, what the child is started with, and what lies beside sockets.
     pub(crate) in_sight: Vec<PathBuf>,
     /// Files of settings and what of them is seen: the place, and the text.
     pub(crate) replaced: Vec<(PathBuf, String)>,
+}
+
+/// The sockets that the runner's own environment names.
+pub(crate) fn sockets_of_environment() -> Vec<PathBuf> {
+    let values: Vec<OsString> = std::env::vars_os().map(|(_, value)| value).collect();
+    named_sockets(values.iter().map(OsString::as_os_str))
 }
 
 impl ReadingRules {
@@ -52,6 +61,8 @@ pub(crate) struct ReadingInput<'a> {
     pub(crate) home: Option<&'a Path>,
     /// The runner's own environment.
     pub(crate) var: &'a dyn Fn(&str) -> Option<OsString>,
+    /// Sockets that the values of that environment name, wherever they lie.
+    pub(crate) named_sockets: &'a [PathBuf],
     /// The folder that relative paths of the config are from.
     pub(crate) project: &'a Path,
     /// Where an agent's CLI keeps its own files: its login is there.
@@ -70,7 +81,8 @@ impl ReadingInput<'_> {
                 var: self.var,
             };
             rules.hidden = places.hidden();
-            rules.hidden.extend(places.sockets());
+            rules.sockets = places.sockets();
+            rules.sockets.extend(sockets_in(home));
             let named = self.config.executor.env.values().map(Path::new);
             let named = named.filter(|path| path.is_absolute());
             let homes: Vec<&Path> = named
@@ -84,6 +96,8 @@ impl ReadingInput<'_> {
                 .extend(places.logins().into_iter().filter(|path| !is_own(path)));
             rules.replaced = replaced_settings(places.settings(), home);
         }
+        rules.sockets.extend_from_slice(self.named_sockets);
+        rules.hidden.extend_from_slice(&rules.sockets);
         for text in self.config.sandbox.readable_for(self.kind) {
             let path = expand_home(text, self.home, self.project).map_err(|message| {
                 Error::new(ErrorCode::Config, format!("[sandbox] readable: {message}"))
@@ -106,6 +120,10 @@ impl ReadingInput<'_> {
         }
         let is_hidden = |path: &PathBuf| !opened.iter().any(|it| path.starts_with(it));
         rules.hidden.retain(is_hidden);
+        rules.sockets.retain(is_hidden);
+        // With another network or none, nobody answers who could be asked.
+        let resolves = *self.config.sandbox.network.rule(self.kind) == NetworkRule::Open;
+        rules.in_sight.extend(beside_sockets(resolves));
         Ok(rules)
     }
 }
@@ -151,6 +169,7 @@ mod tests {
             config: &config,
             home: Some(home),
             var: &|_| None,
+            named_sockets: &["/a/agent.sock".into(), "/b/tmux".into()],
             project: Path::new("/p"),
             agent_homes: &[home.join(".codex")],
             argv: &[],
@@ -171,7 +190,8 @@ mod tests {
             assert_eq!(!is_hidden(".codex/auth.json"), sees_codex, "{kind:?}");
             assert!(is_hidden(".claude/.credentials.json"), "{kind:?}");
             assert!(is_hidden(".ssh"), "{kind:?}");
-            assert!(rules.hidden.contains(&"/run/docker.sock".into()));
+            assert!(rules.hidden.contains(&"/run".into()));
+            assert!(rules.hidden.contains(&"/a/agent.sock".into()));
         }
     }
 
@@ -193,9 +213,32 @@ mod tests {
         let opened = rules(text, ChildKind::Setup, home);
         assert_eq!(opened.replaced, [work]);
         assert!(!opened.hidden.contains(&home.join(".ssh")));
-        assert_eq!(opened.in_sight, [home.join(".ssh"), home.join(".npmrc")]);
+        assert_eq!(
+            opened.in_sight[..2],
+            [home.join(".ssh"), home.join(".npmrc")]
+        );
         let guard = rules(text, ChildKind::Guard, home);
-        assert_eq!(guard.in_sight, [home.join(".ssh")]);
+        assert_eq!(guard.in_sight[..1], [home.join(".ssh")]);
+        assert!(!guard.in_sight.contains(&home.join(".npmrc")));
         assert_eq!(guard.replaced.len(), 2);
+    }
+
+    #[test]
+    fn sockets_are_opened_one_by_one() {
+        let home = tempfile::tempdir().unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(home.path().join("s"));
+        drop(listener.unwrap());
+        let text = "[sandbox.guard]\nwritable = [\"/run/postgresql\", \"/b\"]\n\
+                    [sandbox.network]\nguard = \"off\"\n";
+        for (kind, opened) in [(ChildKind::Guard, true), (ChildKind::Session, false)] {
+            let rules = rules(text, kind, home.path());
+            for path in ["/run".into(), "/a/agent.sock".into(), home.path().join("s")] {
+                assert!(rules.sockets.contains(&path), "{kind:?} {}", path.display());
+                assert!(rules.hidden.contains(&path), "{kind:?} {}", path.display());
+            }
+            assert_eq!(!rules.hidden.contains(&"/b/tmux".into()), opened);
+            let resolves = rules.in_sight.contains(&"/run/nscd".into());
+            assert_eq!(resolves, kind == ChildKind::Session);
+        }
     }
 }

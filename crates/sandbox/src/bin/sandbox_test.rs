@@ -104,6 +104,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         in_sight: Vec::new(),
         hidden: Vec::new(),
         replaced: Vec::new(),
+        shared_memory: None,
         network: runner_sandbox::NetworkAccess::Open,
     };
     while let Some(arg) = args.next().filter(|arg| arg != "--") {
@@ -162,6 +163,7 @@ fn time(mut args: impl Iterator<Item = OsString>) -> io::Result<()> {
         in_sight: Vec::new(),
         hidden: Vec::new(),
         replaced: Vec::new(),
+        shared_memory: None,
         network: runner_sandbox::NetworkAccess::Open,
     };
     let begun = Instant::now();

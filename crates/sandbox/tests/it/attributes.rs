@@ -89,11 +89,13 @@ for t in threads: t.join()'",
     });
 }
 
-/// Sockets that are not hidden stay within reach, with and without a path, and TCP.
+/// Sockets in sight stay within reach, with and without a path, and TCP.
 #[test]
 fn connections_that_are_allowed() {
-    each(|case| {
+    each(|mut case| {
         let path = case.path("outside/daemon.sock");
+        let outside = case.path("outside");
+        case.option("--sight", &outside);
         let listener = UnixListener::bind(&path).unwrap();
         case.give_away();
         let ran = case.works(

@@ -229,6 +229,7 @@ fn a_project_that_is_seen_elsewhere() {
         in_sight: Vec::new(),
         hidden: Vec::new(),
         replaced: Vec::new(),
+        shared_memory: None,
         network: runner_sandbox::NetworkAccess::Open,
     };
     let plan = policy.plan().unwrap();
@@ -243,10 +244,13 @@ fn a_project_that_is_seen_elsewhere() {
     let line = words(&Mechanism::Bubblewrap {
         program: "bwrap".into(),
     });
-    let mounts = "--bind project outside --bind-try tmp tmp --ro-bind-try home outside/lent --chdir outside -- y";
+    let mounts = "--bind project outside --bind-try tmp tmp --ro-bind-try home outside/lent --remount-ro /dev --chdir outside -- y";
     assert!(line.ends_with(mounts), "{line}");
     // Landlock knows no mounts: the folder itself, and not what the other path has.
-    assert_eq!(words(&Mechanism::Landlock), "x --rw project --rw tmp -- y");
+    assert_eq!(
+        words(&Mechanism::Landlock),
+        "x --rw project --rw tmp --show home -- y"
+    );
 }
 
 /// A session leaves a link where a later one is given a folder.
@@ -278,6 +282,7 @@ fn planted_links_open_nothing() {
         in_sight: Vec::new(),
         hidden: Vec::new(),
         replaced: Vec::new(),
+        shared_memory: None,
         network: runner_sandbox::NetworkAccess::Open,
     };
     let plan = policy.plan().unwrap();
@@ -337,6 +342,7 @@ fn policies_that_cannot_be() {
         in_sight: Vec::new(),
         hidden: Vec::new(),
         replaced: Vec::new(),
+        shared_memory: None,
         network: runner_sandbox::NetworkAccess::Open,
     };
     let refusal = policy("/", "/").plan().unwrap_err();

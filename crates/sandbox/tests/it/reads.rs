@@ -82,6 +82,43 @@ fn single_paths_in_a_hidden_folder() {
     });
 }
 
+/// What is made of memory in place of something else takes nothing in, and shared memory is apart
+/// from the devices, so that what is in it can be counted.
+#[test]
+fn nothing_is_written_to_what_hides() {
+    each(|mut case| {
+        if case.mechanism != "bubblewrap" {
+            return;
+        }
+        let folder = case.path("home/keys");
+        std::fs::create_dir_all(&folder).unwrap();
+        case.give_away();
+        case.option("--hide", &folder);
+        let ran = case.sh(
+            "for place in $HOME/keys /dev; do echo x > $place/planted && echo wrote $place; done 2> /dev/null
+             echo x > /dev/null && echo x > /dev/shm/x && echo shared
+             [ $(stat -c %d /dev) != $(stat -c %d /dev/shm) ] && echo apart",
+        );
+        assert_eq!(ran.stdout, "shared\napart\n", "{case}: {ran:?}");
+    });
+}
+
+/// Whoever listens somewhere is not to be reached unless the place was opened: nothing hides it.
+#[test]
+fn sockets_outside_under_landlock() {
+    each(|case| {
+        if case.mechanism != "landlock" {
+            return;
+        }
+        let _listener = UnixListener::bind(case.path("outside/daemon.sock")).unwrap();
+        case.give_away();
+        let ran = case.sh(
+            "python3 -c 'import socket,os; s = socket.socket(socket.AF_UNIX); s.connect(os.environ[\"BASE\"] + \"/outside/daemon.sock\"); print(\"in\")'",
+        );
+        assert!(!ran.stdout.contains("in"), "{case}: {ran:?}");
+    });
+}
+
 /// Landlock has no say about sockets with a path; its monitor has.
 #[test]
 fn hidden_sockets() {
