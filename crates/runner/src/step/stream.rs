@@ -114,6 +114,10 @@ fn is_json_object(line: &[u8]) -> bool {
 }
 
 impl OutputListener for EventStream<'_> {
+    fn started(&mut self, observer: &mut dyn ProgressObserver) {
+        observer.progress(&RunProgress::AgentStarted);
+    }
+
     fn output(
         &mut self,
         stream: Stream,
