@@ -139,10 +139,12 @@ impl ProgressObserver for ProgressScreen<'_> {
                 });
                 self.draw();
             }
-            RunProgress::Agent | RunProgress::Guard => {
+            RunProgress::AgentStarted => {
                 if let Some(starter) = self.starter.take() {
                     starter.begun();
                 }
+            }
+            RunProgress::Agent | RunProgress::Guard => {
                 if let Some(current) = &mut self.current {
                     current.phase = if matches!(progress, RunProgress::Agent) {
                         "agent"

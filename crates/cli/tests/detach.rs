@@ -11,6 +11,7 @@ use std::os::unix::fs::symlink;
 use runner_testkit::{eventually, processes_with_env, signal};
 use running_support::{Detached, HOLD, LONG, activity, go, wait_for_phase, wait_for_session};
 use scenario::{GOAL, bare, human_error, planned, started};
+use serde_json::json;
 
 const WORK: &str = "echo work >> work.txt; out done 'did it'";
 const LOG: &str = ".runner/iterations/demo/loop.log";
@@ -133,6 +134,36 @@ fn one_that_cannot_begin_says_why() {
     assert!(activity(&repo)["pid"].is_null());
     let nobody = processes_with_env(&repo.root().display().to_string());
     assert!(nobody.is_empty(), "{nobody:?}");
+}
+
+#[test]
+fn an_agent_that_cannot_be_started_is_told_at_once() {
+    let mut repo = bare();
+    repo.config(|config| {
+        config.set("executor.command", json!(["no-such-agent"]));
+    });
+    let words = "cannot start the agent `no-such-agent`: no such file or directory";
+    let hint =
+        "install it, or name another agent with `runner edit config`; `runner doctor` checks";
+    let run = repo.start_run(GOAL, &["true"]);
+    run.says(words).says(hint);
+    let run = repo.runner(&["loop", "--detach"]);
+    human_error(&run, words, hint);
+    run.says("no attempt was used")
+        .says("nothing runs in the background");
+    // By itself the loop says the same.
+    repo.runner(&["loop"]).code(1).says(words).says(hint);
+    // And whoever looks later is told.
+    let last = format!("last error: iteration 2: {words}");
+    repo.runner(&["status"]).success().says(&last);
+    let status = repo.runner(&["status", "--json"]).success().json();
+    assert_eq!(status["last_error"]["iter"], 2);
+    let report = repo.runner(&["report", "--json"]).success().json();
+    assert_eq!(report["errors"][0]["message"], words, "{report:#}");
+    assert_eq!(report["errors"][0]["hint"], hint);
+    for page in [&["report"][..], &["report", "--md"]] {
+        repo.runner(page).success().says(words).says(hint);
+    }
 }
 
 #[test]

@@ -81,6 +81,21 @@ fn a_guard_whose_program_is_missing_costs_no_session() {
 }
 
 #[test]
+fn the_branch_of_a_run_is_no_base() {
+    let mut repo = TestRepo::new(fleet_project::BIN);
+    repo.start_run("---\nid: demo\n---\n# A goal\n", &["true"]);
+    repo.write(".runner/fleet/issues/1-x.md", "# X\n\nAgent: worker\n");
+    let tip = repo.git(&["rev-parse", "runner/demo"]);
+    for command in [&UP[..], &["fleet", "worker"]] {
+        let run = repo.runner(command).code(1);
+        run.says("cannot merge results into runner/demo: it is the branch of run demo")
+            .says("hint: `git switch main`, or name the branch in [fleet] base");
+    }
+    assert_eq!(repo.git(&["rev-parse", "runner/demo"]), tip);
+    assert_eq!(repo.agent_calls(), Vec::<String>::new());
+}
+
+#[test]
 fn a_setup_that_fails_costs_no_session() {
     let mut repo = with_guard(&json!(["true"]));
     repo.config(|config| {

@@ -42,7 +42,11 @@ fn everything_goes_wrong_and_everything_ends() {
         ("unique", "failed", "the order of the lines is lost"),
         ("unique.2", "done", "mending the result"),
         ("legacy", "failed", "nothing was changed"),
-        ("migrate", "failed", "which it depends on, did not get done"),
+        (
+            "migrate",
+            "failed",
+            "which it depends on, ended without being done",
+        ),
         ("check", "done", "done after 1 run"),
         ("docs", "done", "merged after 1 run"),
     ] {

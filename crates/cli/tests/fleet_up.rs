@@ -290,7 +290,7 @@ fn nobody_begins_without_an_agent_or_a_guard() {
         });
         repo.write_config();
         three_issues(&repo);
-        let words = format!("the {what} cannot start `no-such`");
+        let words = format!("cannot start the {what} `no-such`: ");
         for role in ["up", "worker"] {
             repo.runner(&["fleet", role]).code(1).says(&words);
         }

@@ -66,13 +66,19 @@ fn a_setting_that_no_list_knows_does_not_land() {
         "expect": "second_verdict",
         "why": "the run changed tests or settings",
         "changed": ["check.config.json"],
+        "added": [],
         "accept": "runner land --accept-changed-judge",
     }]);
     assert_eq!(told["landing"], expected);
     assert_eq!(told["next"][0]["command"], "runner land");
     let page = repo.runner(&["report"]).success().stdout;
-    let words = "runner land runs the guard a second time with only the product files of the run";
-    assert!(page.contains(words), "{page}");
+    for words in [
+        "runner land also tries the product with the tests and settings of the base",
+        "changed: check.config.json",
+        "if it refuses, and the changes are right: runner land --accept-changed-judge",
+    ] {
+        assert!(page.contains(words), "{page}");
+    }
     let main = repo.git(&["rev-parse", "main"]);
     let refused = repo.runner(&["land"]).code(1);
     for words in [

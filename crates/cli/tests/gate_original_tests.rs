@@ -111,6 +111,7 @@ fn a_run_that_changed_nothing_but_tests_is_told_that_it_will_not_land() {
         "expect": "refused",
         "why": "the run changed no product file, and tests failed where it began",
         "changed": ["tests/test_sums.py"],
+        "added": [],
         "accept": "runner land --accept-changed-judge",
     }]);
     assert_eq!(told["landing"], expected, "{told:#}");

@@ -113,9 +113,8 @@ fn the_page_for_people() {
       - iteration 4 at b: ci.sh (protected, put back)
 
     landing
-      - runner land runs the guard a second time with only the product files of the run, and refuses where that fails: the run changed tests or settings
-          tests/a
-        if that is right, accept it: runner land --accept-changed-judge
+      - runner land also tries the product with the tests and settings of the base, because the run added tests or settings; nothing is to be done now
+          added: tests/a
 
     assumptions
       - tabs are spaces
@@ -182,7 +181,7 @@ fn the_page_as_markdown() {
 
     ## Landing
 
-    - runner land runs the guard a second time with only the product files of the run, and refuses where that fails: the run changed tests or settings (`tests/a`); if that is right, accept it: `runner land --accept-changed-judge`
+    - runner land also tries the product with the tests and settings of the base, because the run added tests or settings; nothing is to be done now (`added: tests/a`)
 
     ## Assumptions
 

@@ -357,6 +357,52 @@ fn a_second_goal_begins_with_the_config_of_the_first() {
 }
 
 #[test]
+fn a_later_edit_of_a_person_counts() {
+    let edit = |repo: &TestRepo, to: u32| {
+        let mut cmd = repo.runner_cmd(&["edit", "config"]);
+        let editor = format!("sed -i 's/max_iterations = .*/max_iterations = {to}/'");
+        cmd.env("EDITOR", editor);
+        repo.spawn(cmd).wait().success();
+    };
+    let taken = |repo: &TestRepo| {
+        repo.runner(&["init", "--json"]).success();
+        repo.read(".runner/state/config.toml")
+    };
+    // After the last iteration, and landed since.
+    let repo = complete();
+    edit(&repo, 55);
+    repo.runner(&["land"]).success();
+    let config = taken(&repo);
+    assert!(config.contains("max_iterations = 55"), "{config}");
+    // Committed by hand on the run's branch, and landed since.
+    let repo = complete();
+    sh(
+        &repo,
+        "sed -i 's/max_iterations = .*/max_iterations = 56/' .runner/state/config.toml; git commit -qam mine",
+    );
+    repo.runner(&["land"]).success();
+    let config = taken(&repo);
+    assert!(config.contains("max_iterations = 56"), "{config}");
+    // Neither landed nor followed by an iteration.
+    let repo = complete();
+    edit(&repo, 57);
+    repo.git(&["switch", "-q", "main"]);
+    let config = taken(&repo);
+    assert!(config.contains("max_iterations = 57"), "{config}");
+}
+
+#[test]
+fn a_landed_run_stays_landed_without_its_branch() {
+    let repo = complete();
+    repo.runner(&["land"]).success();
+    repo.runner(&["abandon", "--delete", "demo"]).success();
+    let value = repo.runner(&["runs", "--json"]).success().json();
+    assert_eq!(value["runs"][0]["state"], "landed", "{value:#}");
+    let run = repo.runner(&["runs"]).success();
+    run.says("landed on main as").says("its branch was deleted");
+}
+
+#[test]
 fn whose_config_is_taken() {
     // What was said, or asked for anew, counts.
     let repo = complete();

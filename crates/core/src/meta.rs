@@ -104,6 +104,40 @@ impl RunnerError {
             retry_at: None,
         }
     }
+
+    /// What a person can do about it, where that is known.
+    pub fn advice(&self) -> Option<String> {
+        Some(match (self.kind, self.retry_at.as_deref()) {
+            (IterationErrorKind::Quota, Some(at)) => {
+                format!("the quota is back at {at}; `runner loop --wait-quota` waits for it")
+            }
+            (IterationErrorKind::Quota, None) => {
+                "`runner loop --wait-quota` waits and goes on when the quota is back".to_owned()
+            }
+            (IterationErrorKind::Auth, _) => {
+                "log in with the agent's own command or set its key (`runner doctor` looks for it)"
+                    .to_owned()
+            }
+            (IterationErrorKind::Budget, _) => {
+                "raise [budget] with `runner edit config`".to_owned()
+            }
+            (IterationErrorKind::Spawn, _) if self.message.contains("the agent") => {
+                MISSING_AGENT_ADVICE.to_owned()
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// What to do where the agent cannot be started.
+pub const MISSING_AGENT_ADVICE: &str =
+    "install it, or name another agent with `runner edit config`; `runner doctor` checks";
+
+/// The newest iteration, if it was an error around the agent. `metas` rise.
+pub fn last_error<'m>(metas: impl Iterator<Item = &'m IterationMeta>) -> Option<&'m IterationMeta> {
+    metas
+        .last()
+        .filter(|meta| meta.verdict() == IterationVerdict::RunnerError)
 }
 
 /// What the decision used besides the trees and the agent's output: enough to
@@ -333,6 +367,8 @@ pub enum IterationVerdict {
     Repair,
     /// Something around the agent went wrong.
     RunnerError,
+    /// A signal or a crash ended the runner before anything was decided.
+    CutOff,
 }
 
 impl IterationVerdict {
@@ -347,6 +383,7 @@ impl IterationVerdict {
             IterationVerdict::InvalidTree => "invalid tree",
             IterationVerdict::Repair => "repair",
             IterationVerdict::RunnerError => "runner error",
+            IterationVerdict::CutOff => "cut off",
         }
     }
 
@@ -364,12 +401,18 @@ impl IterationVerdict {
 }
 
 impl IterationMeta {
+    fn is_cut_off(&self) -> bool {
+        let error = self.error.as_ref();
+        error.is_some_and(|error| error.kind == IterationErrorKind::Interrupted)
+    }
+
     /// What the iteration came to.
     pub fn verdict(&self) -> IterationVerdict {
         match self.class {
             OutcomeClass::Ok => IterationVerdict::of_commit(self.status, self.guard, false),
             OutcomeClass::AgentError => IterationVerdict::NotAccepted,
             OutcomeClass::InvalidTree => IterationVerdict::InvalidTree,
+            OutcomeClass::RunnerError if self.is_cut_off() => IterationVerdict::CutOff,
             OutcomeClass::RunnerError => IterationVerdict::RunnerError,
             OutcomeClass::Repaired | OutcomeClass::RepairRefused | OutcomeClass::RepairRestored => {
                 IterationVerdict::Repair

@@ -257,9 +257,8 @@ impl Fleet {
     /// Whether everything is at an end or waits for a person, and nothing new comes: issues
     /// were brought in, and the planner has nothing to plan.
     pub async fn is_idle(&self) -> LedgerResult<bool> {
-        let brought_in = !self.begun.contains_key(&FleetRole::Cycle)
-            || self.cycles.cycles.load(Ordering::Relaxed) > 0;
-        Ok(brought_in && fleet_is_at_rest(&self.context, self.gave_up()).await?)
+        let cycles = self.begun.get(&FleetRole::Cycle).map(|_| &*self.cycles);
+        fleet_is_at_rest(&self.context, cycles, self.gave_up()).await
     }
 
     /// Whether the planner asks no more before something changes.
@@ -337,10 +336,19 @@ impl Fleet {
 
 /// Whether nothing is left that a fleet could do: with the tasks that it has, with issues, or
 /// with a plan, unless the planner gave up. Several looks are one only if nobody wrote
-/// meanwhile: an issue that becomes a task must not be missed as both.
-pub(crate) async fn fleet_is_at_rest(context: &RoleContext, gave_up: bool) -> LedgerResult<bool> {
+/// meanwhile: an issue that becomes a task must not be missed as both. And a task that waits for
+/// a person does so only once the cycle manager of this fleet, if it has one, has looked at it: a new
+/// issue's task is made first and led on by what the issue says right after.
+pub(crate) async fn fleet_is_at_rest(
+    context: &RoleContext,
+    cycles: Option<&CycleStatistics>,
+    gave_up: bool,
+) -> LedgerResult<bool> {
     let ledger = context.ledger.ledger();
     let head = ledger.event_head().await?;
+    if cycles.is_some_and(|cycles| !cycles.has_settled(head.seq())) {
+        return Ok(false);
+    }
     let settings = &context.settings;
     if !is_settled(&context.ledger, &settings.staffed, settings.on_red_base).await? {
         return Ok(false);

@@ -100,6 +100,8 @@ pub(crate) struct JudgeDifference {
     settings: PackageChoice,
     /// What of the result does not count, for people.
     pub(crate) left_out: Vec<String>,
+    /// Those of them that the base does not have.
+    pub(crate) added: Vec<String>,
 }
 
 impl JudgeDifference {
@@ -150,10 +152,21 @@ pub(crate) fn compare(
     if left_out.is_empty() && settings.replaced.is_empty() {
         return Ok(JudgeComparison::Same);
     }
+    let known: BTreeSet<PathBuf> = git
+        .files_of(base)?
+        .into_iter()
+        .map(|entry| entry.path)
+        .collect();
+    let added = others
+        .iter()
+        .filter(|path| !known.contains(*path) && !settings.is_whole(path))
+        .map(|path| settings.shown(path))
+        .collect();
     Ok(JudgeComparison::Differs(JudgeDifference {
         product,
         settings,
         left_out,
+        added,
     }))
 }
 

@@ -54,8 +54,10 @@ pub enum RunProgress<'a> {
         /// The time that agent and guard have together.
         budget_secs: u64,
     },
-    /// The agent runs.
+    /// The agent is about to run.
     Agent,
+    /// The agent's program has been started.
+    AgentStarted,
     /// Something happened in the agent's session.
     AgentEvent(&'a runner_agents::AgentEvent),
     /// The guard runs.

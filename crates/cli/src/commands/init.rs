@@ -44,6 +44,8 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
             "tests": report.tests,
             "keep": report.keep,
             "missing_program": report.missing,
+            "missing_agent": report.missing_agent,
+            "needs_command": report.needs_command,
             "config_from": report.config_from,
             "notes": report.notes,
             "trial": trial.as_ref().map_or(Value::Null, trial_json),
@@ -133,9 +135,20 @@ pub(crate) fn run(dir: &Path, args: &InitArgs, out: &mut OutputGate) -> Result<E
         } else {
             "write your goal in .runner/GOAL.md, look over"
         };
-        out.say(&format!(
-            "next: {goal} .runner/state/config.toml, then run `runner start`"
-        ));
+        let goal = if report.needs_command {
+            let program = "name your program in [executor] command of .runner/state/config.toml";
+            if report.has_goal {
+                program.to_owned()
+            } else {
+                format!("{program}, write your goal in .runner/GOAL.md")
+            }
+        } else {
+            format!("{goal} .runner/state/config.toml")
+        };
+        if let Some(words) = &report.missing_agent {
+            out.warning(words);
+        }
+        out.say(&format!("next: {goal}, then run `runner start`"));
     }
     Ok(Exit::Success)
 }

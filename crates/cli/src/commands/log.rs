@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use runner::{Error, ErrorCode, Project, Result};
-use runner_core::meta::{ExecutorRun, IterationMeta, OutcomeClass};
+use runner_core::meta::{ExecutorRun, IterationMeta, IterationVerdict, OutcomeClass};
 use runner_core::usage::Usage;
 use serde_json::{Value, json};
 
@@ -99,8 +99,16 @@ pub(crate) fn row(meta: &IterationMeta, with_usage: bool, out: &OutputGate) -> S
         meta.mode.as_str(),
         meta.status.to_string(),
         outcome(meta),
-        style::duration(meta.duration_ms),
+        duration(meta),
     )
+}
+
+/// How long it took; what was cut off has no end.
+fn duration(meta: &IterationMeta) -> String {
+    match meta.verdict() {
+        IterationVerdict::CutOff => String::new(),
+        _ => style::duration(meta.duration_ms),
+    }
 }
 
 fn used(meta: &IterationMeta) -> String {
@@ -118,12 +126,15 @@ pub(crate) fn short_row(meta: &IterationMeta) -> String {
         OutcomeClass::Ok => format!("{:?}, ", meta.status).to_lowercase(),
         _ => String::new(),
     };
+    let took = match duration(meta) {
+        empty if empty.is_empty() => empty,
+        took => format!(", {took}"),
+    };
     format!(
-        "{:>3} {}: {status}{}, {}",
+        "{:>3} {}: {status}{}{took}",
         meta.iter,
         style::one_line(&meta.node_id, 24),
         outcome(meta),
-        style::duration(meta.duration_ms),
     )
 }
 
@@ -139,6 +150,7 @@ pub(crate) fn tone(meta: &IterationMeta) -> TextTone {
 fn outcome(meta: &IterationMeta) -> String {
     match meta.class {
         OutcomeClass::Ok => format!("guard {}", meta.guard),
+        _ if meta.verdict() == IterationVerdict::CutOff => meta.verdict().words().to_owned(),
         class => class_word(class).to_owned(),
     }
 }

@@ -1,6 +1,7 @@
 //! `runner rescue`.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use runner::{RescueOptions, RescueReport, Result, StuckPath};
 use serde_json::{Value, json};
@@ -37,22 +38,19 @@ fn as_json(report: &RescueReport, dry_run: bool) -> Value {
 }
 
 fn tell(report: &RescueReport, dry_run: bool, out: &mut OutputGate) {
+    let mut runs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for it in &report.moved {
-        out.say(&format!(
-            "run {}: {} {} to {}",
-            it.run_id,
-            if dry_run { "would move" } else { "moved" },
-            it.from.display(),
-            it.to.display()
-        ));
+        runs.entry(&it.run_id).or_default().push(shortened(&it.to));
     }
-    for path in &report.made {
-        let path = path.display();
-        out.say(&if dry_run {
-            format!("would make {path} anew from the branch")
+    for (run_id, places) in runs {
+        let did = if dry_run { "would be moved" } else { "moved" };
+        let places = places.join(", ");
+        let anew = if report.made.is_empty() {
+            ""
         } else {
-            format!("made {path} anew from the branch")
-        });
+            " and made anew from the run's last commit"
+        };
+        out.say(&format!("run {run_id}: {did} to {places}{anew}"));
     }
     for run_id in &report.cut_off {
         out.say(&format!(
@@ -74,6 +72,13 @@ fn tell(report: &RescueReport, dry_run: bool, out: &mut OutputGate) {
     }
 }
 
+/// A path below the private folder as a person tells it from others; `--json` has all of it.
+fn shortened(path: &Path) -> String {
+    let names: Vec<_> = path.iter().rev().take(2).collect();
+    let short: PathBuf = names.into_iter().rev().collect();
+    format!("…/{}", short.display())
+}
+
 /// What cannot be moved or removed, with the command that helps.
 pub(super) fn tell_stuck(stuck: &[StuckPath], out: &mut OutputGate) {
     for it in stuck {
@@ -90,4 +95,22 @@ pub(super) fn stuck_as_json(stuck: &[StuckPath]) -> Vec<Value> {
         .iter()
         .map(|it| json!({"path": it.path, "why": it.why, "remedy": it.remedy}))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_path_is_enough() {
+        for (path, expected) in [
+            (
+                "/h/.local/state/runner/ab/workspaces/run-1.quarantine-1",
+                "…/workspaces/run-1.quarantine-1",
+            ),
+            ("run-1", "…/run-1"),
+        ] {
+            assert_eq!(shortened(Path::new(path)), expected);
+        }
+    }
 }

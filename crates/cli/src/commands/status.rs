@@ -84,6 +84,7 @@ fn print_json(view: &RunView, position: Option<&CheckoutPosition>, out: &mut Out
             "node_id": view.state.last_node_id,
             "summary": view.state.last_summary,
         },
+        "last_error": last_error(view).map(|(iter, message)| json!({"iter": iter, "message": message})),
         "running_pid": view.activity.pid,
         "activity": view.activity,
         "duration_ms": totals.duration_ms,
@@ -163,6 +164,10 @@ fn print_human(view: &RunView, position: Option<&CheckoutPosition>, out: &mut Ou
         out.data(&format!("last:       {node}: {status}{guard}"));
         out.data(&format!("            {}", style::one_line(summary, 160)));
     }
+    if let Some((iter, message)) = last_error(view) {
+        let message = style::one_line(message, 200);
+        out.data(&format!("last error: iteration {iter}: {message}"));
+    }
     let totals = Usage::of(metas(view));
     out.data(&format!(
         "time:       {}",
@@ -190,6 +195,13 @@ fn print_human(view: &RunView, position: Option<&CheckoutPosition>, out: &mut Ou
             ));
         }
     }
+}
+
+/// What went wrong around the agent in the newest iteration.
+fn last_error(view: &RunView) -> Option<(u32, &str)> {
+    let meta = meta::last_error(metas(view))?;
+    let error = meta.error.as_ref()?;
+    Some((meta.iter, &error.message))
 }
 
 /// What is going on, as labelled lines for people.

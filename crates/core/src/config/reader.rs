@@ -258,7 +258,7 @@ impl<'s> TomlReader<'s> {
                     Some(key.span().start),
                     table.full_name(key.get_ref()),
                     "unknown key".to_owned(),
-                    Some(nearest_key(self.known, table.name, key.get_ref())),
+                    nearest_key(self.known, table.name, key.get_ref()),
                 );
             }
         }
@@ -547,9 +547,9 @@ pub fn is_empty_array(value: &TomlValue<'_>) -> bool {
     matches!(value.get_ref(), DeValue::Array(items) if items.is_empty())
 }
 
-/// Names the known key that was most likely meant, with its table. Keys of the same
-/// table are preferred.
-fn nearest_key(known: &KnownKeys, table: &str, key: &str) -> String {
+/// Names the known key that was most likely meant, with its table; none where no key is like it.
+/// Keys of the same table are preferred.
+fn nearest_key(known: &KnownKeys, table: &str, key: &str) -> Option<String> {
     let preferred = |home: &str, score: f64| score + if home == table { 0.1 } else { 0.0 };
     let ((score, meant), home) = known
         .iter()
@@ -560,11 +560,7 @@ fn nearest_key(known: &KnownKeys, table: &str, key: &str) -> String {
         })
         .unwrap_or_default();
     let dot = if home.is_empty() { "" } else { "." };
-    if score >= ALIKE {
-        format!("did you mean `{home}{dot}{meant}`?")
-    } else {
-        format!("the nearest known one is `{home}{dot}{meant}`")
-    }
+    (score >= ALIKE).then(|| format!("did you mean `{home}{dot}{meant}`?"))
 }
 
 /// Amounts of money: beyond 2^53 nobody counts the last digit.

@@ -17,6 +17,8 @@ pub struct SandboxConfig {
     pub readable: Vec<String>,
     /// Paths outside the project that all of them may write to.
     pub writable: Vec<String>,
+    /// Paths that none of them may read, besides those that are hidden by default.
+    pub hidden: Vec<String>,
     /// How large the caches of the runner may become.
     pub cache_limit: u64,
     /// `[sandbox.session]`: what sessions may besides.
@@ -75,22 +77,36 @@ impl SandboxConfig {
         }
     }
 
-    /// What is opened beside the usual, and to whom, as a person would say it.
+    /// What is opened or hidden beside the usual, and to whom, as a person would say it.
     pub fn opened_in_words(&self) -> Vec<String> {
-        let words = |paths: &[String], what: &str| -> Vec<String> {
-            paths
-                .iter()
-                .map(|path| format!("{path} ({what})"))
-                .collect()
-        };
-        let mut all = words(&self.readable, "read by all");
-        all.extend(words(&self.writable, "written by all"));
-        for kind in ChildKind::ALL {
-            let (opened, who) = (self.opened(kind), kind.as_str());
-            all.extend(words(&opened.readable, &format!("read by {who}")));
-            all.extend(words(&opened.writable, &format!("written by {who}")));
-        }
-        all
+        let opened = self.opened_entries().into_iter();
+        let hidden = self
+            .hidden
+            .iter()
+            .map(|path| (path, "hidden from all".to_owned()));
+        opened
+            .chain(hidden)
+            .map(|(path, what)| format!("{path} ({what})"))
+            .collect()
+    }
+
+    /// The paths that are opened beside the usual, as the file has them, each with what may be done
+    /// with it and by whom.
+    pub fn opened_entries(&self) -> Vec<(&String, String)> {
+        let lists = [(&self.readable, &self.writable, "all")].into_iter();
+        let lists = lists.chain(ChildKind::ALL.map(|kind| {
+            let opened = self.opened(kind);
+            (&opened.readable, &opened.writable, kind.as_str())
+        }));
+        lists
+            .flat_map(|(readable, writable, who)| {
+                let read = readable
+                    .iter()
+                    .map(move |path| (path, format!("read by {who}")));
+                let written = writable.iter();
+                read.chain(written.map(move |path| (path, format!("written by {who}"))))
+            })
+            .collect()
     }
 
     /// What one kind may read besides, as the file has it.
@@ -178,6 +194,7 @@ impl Default for SandboxConfig {
             mode: SandboxMode::Auto,
             readable: Vec::new(),
             writable: Vec::new(),
+            hidden: Vec::new(),
             cache_limit: 20 * GIB,
             session: OpenedPaths::default(),
             setup: OpenedPaths::default(),
@@ -204,6 +221,7 @@ pub(super) const KEYS: &[&str] = &[
     "mode",
     "readable",
     "writable",
+    "hidden",
     "cache_limit",
     "session",
     "setup",
@@ -233,15 +251,22 @@ pub(super) fn read(
         reader.unknown_keys(inner);
         inner
     };
+    let hidden = paths(reader, table, "hidden");
     let session = within(reader, "session", "sandbox.session");
     let setup = within(reader, "setup", "sandbox.setup");
     let guard = within(reader, "guard", "sandbox.guard");
     let network = within(reader, "network", "sandbox.network");
     let limits = within(reader, "limits", "sandbox.limits");
+    for table in [table, session, setup, guard] {
+        for key in OPENED_KEYS {
+            refuse_hidden(reader, table, key, &hidden);
+        }
+    }
     SandboxConfig {
         mode: reader.word(table, "mode", default.mode),
         readable: paths(reader, table, "readable"),
         writable: paths(reader, table, "writable"),
+        hidden,
         cache_limit: size(reader, table, "cache_limit", default.cache_limit),
         session: opened(reader, session),
         setup: opened(reader, setup),
@@ -275,6 +300,40 @@ fn opened(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>) -> OpenedPaths 
         readable: paths(reader, table, "readable"),
         writable: paths(reader, table, "writable"),
     }
+}
+
+/// Refuses to open what the file hides. A part of that may be opened again.
+fn refuse_hidden(
+    reader: &mut TomlReader<'_>,
+    table: TomlTable<'_, '_>,
+    key: &str,
+    hidden: &[String],
+) {
+    let Some(DeValue::Array(items)) = table.get(key).map(TomlValue::get_ref) else {
+        return;
+    };
+    let opened: Vec<String> = items
+        .iter()
+        .filter_map(|item| item.get_ref().as_str().map(str::to_owned))
+        .collect();
+    let closed = hidden
+        .iter()
+        .find(|path| opened.iter().any(|opened| is_at_or_below(path, opened)));
+    if let Some(path) = closed {
+        let message = format!("opens what [sandbox] hidden hides: `{}`", shown(path));
+        let hint = "take one of the two away".to_owned();
+        reader.find(table, key, message, Some(hint));
+    }
+}
+
+/// Whether a path of the file lies at another one or below it.
+fn is_at_or_below(path: &str, above: &str) -> bool {
+    let words = |text: &str| -> Vec<String> {
+        let words = text.split('/').filter(|word| !matches!(*word, "" | "."));
+        words.map(str::to_owned).collect()
+    };
+    let is_absolute = |text: &str| text.starts_with('/');
+    is_absolute(path) == is_absolute(above) && words(path).starts_with(&words(above))
 }
 
 fn paths(reader: &mut TomlReader<'_>, table: TomlTable<'_, '_>, key: &str) -> Vec<String> {

@@ -183,6 +183,8 @@ mode = "{mode}"
 readable = []
 # Paths outside the project that all three may write to. Package caches are the runner's own.
 writable = []
+# More paths that none of the three may read, such as "~/private".
+hidden = []
 # How large those caches may become.
 cache_limit = "{cache_limit}"
 

@@ -11,8 +11,10 @@ pub struct LandForecast {
     pub why: String,
     /// What the run changed about its judge.
     pub changed: Vec<String>,
-    /// The command by which a person accepts that.
-    pub accept: String,
+    /// What it added, where nothing was.
+    pub added: Vec<String>,
+    /// The command by which a person accepts that; none where nothing of the base was changed.
+    pub accept: Option<String>,
 }
 
 /// What comes of a judge that a run changed.
@@ -30,11 +32,29 @@ impl LandForecast {
     pub fn words(&self) -> String {
         match self.expect {
             LandExpectation::SecondVerdict => format!(
-                "runner land runs the guard a second time with only the product files of the run, and refuses \
-                 where that fails: {}",
+                "runner land also tries the product with the tests and settings of the base, because {}; nothing \
+                 is to be done now",
                 self.why
             ),
             LandExpectation::Refused => format!("runner land refuses this: {}", self.why),
+        }
+    }
+
+    /// The files in a line each, with what the run did to them where that is not the same for all.
+    pub fn files(&self) -> Vec<String> {
+        let added = self.added.iter().map(|name| format!("added: {name}"));
+        let changed = self.changed.iter().map(|name| format!("changed: {name}"));
+        match self.expect {
+            LandExpectation::SecondVerdict => added.chain(changed).collect(),
+            LandExpectation::Refused => self.added.iter().chain(&self.changed).cloned().collect(),
+        }
+    }
+
+    /// When the command that accepts it is the one to type.
+    pub fn accept_if(&self) -> &'static str {
+        match self.expect {
+            LandExpectation::SecondVerdict => "if it refuses, and the changes are right",
+            LandExpectation::Refused => "if that is right, accept it",
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Nothing here reads a file or a clock. What is not known stays `None`, and what
 //! could not be had is named in [`RunReport::missing`].
 
+mod errors;
 mod landing;
 mod next;
 
@@ -16,6 +17,7 @@ use crate::select::{Selection, select};
 use crate::tree::{Node, TreeProgress};
 use crate::usage::{self, NodeUsage, Usage};
 
+pub use errors::ReportedError;
 pub use landing::{LandExpectation, LandForecast};
 pub use next::{NextCommand, unstick};
 
@@ -44,6 +46,8 @@ pub struct ReportInputs<'a> {
     pub running: Option<RunningLoop>,
     /// How the last loop ended, if nothing came after it.
     pub ended: Option<EndedLoop>,
+    /// The iteration that was cut off and is not settled yet, and its node.
+    pub cut_off: Option<(u32, String)>,
     /// What went before, of each leaf that has used up its attempts.
     pub histories: HashMap<String, NodeHistory>,
     /// Lines that this run added to assumptions.md.
@@ -171,6 +175,8 @@ pub struct RunReport {
     pub passed: Vec<PassedNode>,
     /// The leaves that have used up their attempts.
     pub stuck: Vec<StuckNode>,
+    /// What went wrong around the agent last, where nothing has got past it.
+    pub errors: Vec<ReportedError>,
     /// What is wrong with the tree.
     pub tree_findings: Vec<String>,
     /// How the plan changed.
@@ -324,6 +330,7 @@ pub fn assemble(inputs: ReportInputs<'_>) -> RunReport {
         passed: passed(tree, &inputs.iterations),
         stuck: tree.map_or_else(Vec::new, |root| stuck(root, &inputs.histories)),
         plan_changes: plan_changes(&inputs),
+        errors: errors::errors(&inputs),
         touched: metas().flat_map(touched).collect(),
         network_refused: meta::network_refused(metas()),
         sandbox_opened: meta::sandbox_opened(metas()),
@@ -407,6 +414,12 @@ fn verdict(inputs: &ReportInputs<'_>, progress: Option<TreeProgress>) -> (&'stat
         }
         Selection::Open(leaf) => leaf.path(),
     };
+    if let Some((iter, node)) = &inputs.cut_off {
+        let text = format!(
+            "cut off in iteration {iter} ({node}); `runner loop` settles it and goes on{far}"
+        );
+        return ("interrupted", text);
+    }
     let ended = inputs.ended.as_ref();
     let reason = ended
         .and_then(|it| it.reason.as_deref())

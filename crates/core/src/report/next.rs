@@ -55,10 +55,11 @@ pub(super) fn commands(inputs: &ReportInputs<'_>, state: &str) -> Vec<NextComman
                 };
                 let look = format!("git diff --stat {since}...{tip} -- . ':(exclude).runner'");
                 let is_refused = |it: &&LandForecast| it.expect == LandExpectation::Refused;
-                if let Some(refused) = inputs.landing.iter().find(is_refused) {
+                let refused = inputs.landing.iter().find(is_refused);
+                if let Some(accept) = refused.and_then(|it| it.accept.as_deref()) {
                     return vec![
                         next(look, "look at what the run changed about its judge"),
-                        next(&refused.accept, "accept that, if it is right"),
+                        next(accept, "accept that, if it is right"),
                     ];
                 }
                 vec![

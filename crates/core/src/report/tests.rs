@@ -18,6 +18,7 @@ fn inputs<'a>(tree: Result<&'a Node<'a>, InvalidTree>) -> ReportInputs<'a> {
         by_hand: Vec::new(),
         running: None,
         ended: None,
+        cut_off: None,
         histories: HashMap::new(),
         assumptions: Vec::new(),
         questions: Vec::new(),
@@ -25,6 +26,62 @@ fn inputs<'a>(tree: Result<&'a Node<'a>, InvalidTree>) -> ReportInputs<'a> {
         wall_ms: None,
         missing: Vec::new(),
     }
+}
+
+#[test]
+fn what_went_wrong_last_is_told() {
+    let plan = tree(false, 0, false);
+    let failed = |iter: u32, kind, message: &str| {
+        let mut meta = meta(iter, "a");
+        meta.class = OutcomeClass::RunnerError;
+        meta.error = Some(RunnerError::new(kind, message));
+        ReportIteration {
+            iter,
+            meta: Some(meta),
+            commit: None,
+        }
+    };
+    let missing = "cannot start the agent `x`: no such file or directory";
+    for (iterations, expected, outcomes) in [
+        (vec![], None, ""),
+        (
+            vec![
+                failed(1, IterationErrorKind::NoOutput, "no report"),
+                failed(2, IterationErrorKind::Spawn, missing),
+            ],
+            Some((2, missing, true)),
+            "runner error",
+        ),
+        (
+            vec![failed(1, IterationErrorKind::Io, "no space")],
+            Some((1, "no space", false)),
+            "runner error",
+        ),
+        (
+            vec![failed(1, IterationErrorKind::Interrupted, "killed")],
+            None,
+            "cut off",
+        ),
+    ] {
+        let mut it = inputs(Ok(&plan));
+        it.iterations = iterations;
+        let report = assemble(it);
+        let told = report.errors.first();
+        let told = told.map(|it| (it.iter, it.message.as_str(), it.hint.is_some()));
+        assert_eq!(told, expected);
+        let words = report.outcomes.first().map_or("", |it| it.outcome.words());
+        assert_eq!(words, outcomes);
+    }
+    let mut it = inputs(Ok(&plan));
+    it.cut_off = Some((3, "a".to_owned()));
+    let report = assemble(it);
+    assert_eq!(
+        (report.state, report.verdict.as_str()),
+        (
+            "interrupted",
+            "cut off in iteration 3 (a); `runner loop` settles it and goes on; 0 of 2 leaves passed"
+        )
+    );
 }
 
 fn tree(a_passes: bool, b_attempts: u32, b_passes: bool) -> Node<'static> {
@@ -81,7 +138,8 @@ fn the_verdict_and_what_to_type() {
         expect: LandExpectation::Refused,
         why: "the guard gave exit 1".to_owned(),
         changed: vec!["check.config.json".to_owned()],
-        accept: "runner land --accept-changed-judge".to_owned(),
+        added: Vec::new(),
+        accept: Some("runner land --accept-changed-judge".to_owned()),
     }];
     check(
         it,

@@ -31,14 +31,30 @@ const MAX_ID: usize = 64;
 /// What the cycle manager did so far in this life.
 #[derive(Debug, Default)]
 pub struct CycleStatistics {
-    /// How often it looked.
-    pub cycles: AtomicU64,
+    /// The events before which it has done all that there was to do, plus one; 0: it has not looked
+    /// yet.
+    pub settled: AtomicU64,
     /// Tasks that it led on.
     pub recovered: AtomicU64,
     /// Successors that it made.
     pub successors: AtomicU64,
     /// Tasks that it brought in.
     pub imported: AtomicU64,
+}
+
+impl CycleStatistics {
+    /// Takes note that a look that began after this event has ended.
+    fn note_settled(&self, seq: i64) {
+        let seq = u64::try_from(seq).unwrap_or(0);
+        self.settled.store(seq + 1, Ordering::Relaxed);
+    }
+
+    /// Whether nothing has happened since a whole look began: while one goes on, a task that waits
+    /// for a person may be about to be led on.
+    pub(crate) fn has_settled(&self, seq: i64) -> bool {
+        let seq = u64::try_from(seq).unwrap_or(0);
+        self.settled.load(Ordering::Relaxed) > seq
+    }
 }
 
 /// The id of the successor of a task: the same for everybody who makes it.
@@ -142,7 +158,7 @@ impl Cycle<'_> {
     }
 
     async fn turn(&mut self) -> LedgerResult<()> {
-        self.statistics.cycles.fetch_add(1, Ordering::Relaxed);
+        let head = self.context.ledger.ledger().event_head().await?;
         let whole = self.context.clock.now() >= self.whole_look_at;
         let now = self.context.ledger.now().await?;
         let mut outside = None;
@@ -161,6 +177,7 @@ impl Cycle<'_> {
             self.clean_up().await?;
             self.whole_look_at = self.context.clock.now().plus_secs(LOOK_EVERY_SECS);
         }
+        self.statistics.note_settled(head.seq());
         Ok(())
     }
 

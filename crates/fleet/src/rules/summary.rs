@@ -32,6 +32,7 @@ pub fn summary(input: &SummaryInput<'_>) -> String {
         }
         TaskState::Failed => match task.superseded_by {
             Some(_) => superseded(input),
+            None if input.runs.is_empty() => format!("never ran: {}", why_failed(input)),
             None => format!("failed after {}: {}", runs(input), why_failed(input)),
         },
         TaskState::Canceled => match &task.superseded_by {
@@ -161,8 +162,8 @@ fn why_failed(input: &SummaryInput<'_>) -> String {
     match reason {
         "lost_too_often" => "its workers were lost too often".to_owned(),
         "dependency_dead" => match dead_dependency(input) {
-            Some(id) => format!("{id}, which it depends on, did not get done"),
-            None => "a task that it depends on did not get done".to_owned(),
+            Some(id) => format!("{id}, which it depends on, ended without being done"),
+            None => "a task that it depends on ended without being done".to_owned(),
         },
         "packet_refused_again" => match reason_before_end(input) {
             Some(why) => format!("its packet was refused again ({why})"),
@@ -232,12 +233,18 @@ fn blocked(input: &SummaryInput<'_>) -> String {
             "parked, waits for a person (right: `runner fleet accept {id}`, wrong: `runner fleet cancel {id}`): {reason}"
         );
     }
+    if input.parked && blocker.code == BlockReason::IssueLinking {
+        return format!(
+            "parked, waits for a person: {reason}; write a line `Agent: worker`, `Agent: tester` or `Agent: docser` in it"
+        );
+    }
     if input.parked {
         return format!("parked, waits for a person: {reason}");
     }
     match blocker.code {
         BlockReason::Cooldown => format!("tried again later, after {}: {reason}", runs(input)),
         BlockReason::QuotaWait => "waits for the quota of its account".to_owned(),
+        BlockReason::AwaitingJudge if reason.contains("waits for ") => reason.to_owned(),
         BlockReason::AwaitingJudge => format!("waits for a judge: {reason}"),
         BlockReason::NeedsRework => format!("needs rework: {reason}"),
         BlockReason::IssueLinking => "waits for its issue to name a role".to_owned(),

@@ -196,9 +196,10 @@ fn check(planted: &[PlantedBreak], all: usize) -> DoctorCheck {
     let remedy = "let it build or test what lies there, and look whether it judges the checkout that it \
                   is started in: a guard that cannot fail proves nothing";
     if planted.is_empty() {
-        return DoctorCheck::ok(
+        return DoctorCheck::warn(
             NAME,
             "none planted: no source file of a known language is there",
+            "break something by hand and look whether the guard is red: nothing else shows that it can fail",
         );
     }
     if red.is_empty() {
@@ -368,7 +369,7 @@ mod tests {
             exit,
         };
         for (breaks, all, verdict, words) in [
-            (vec![], 0, DoctorVerdict::Ok, "none planted"),
+            (vec![], 0, DoctorVerdict::Warn, "none planted"),
             (
                 vec![planted("a.go", Some(1))],
                 1,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner_core::config::{ChildKind, Config};
+use runner_core::config::{ChildKind, Config, NetworkRule};
 use runner_sandbox::ProgramError;
 
 use super::blocked::{self, FolderContext, PathKind};
@@ -105,18 +105,19 @@ pub(super) fn run(
     };
     let lacking = lacking(&git, config);
     let limit = Duration::from_secs(config.iteration_timeout_secs);
-    let mut once = |containment: Option<&Containment>| -> Result<DoctorRunOutput> {
-        let checkout = CleanCheckout::of(&git, config, &commit)?;
-        let command = &config.guard.command;
-        let trial = trial::run(&checkout, command, config, containment, limit, context)?;
-        let left = left_in(checkout.path());
-        let place = checkout.path().to_owned();
-        Ok(DoctorRunOutput { trial, left, place })
-    };
+    let mut once =
+        |config: &Config, containment: Option<&Containment>| -> Result<DoctorRunOutput> {
+            let checkout = CleanCheckout::of(&git, config, &commit)?;
+            let command = &config.guard.command;
+            let trial = trial::run(&checkout, command, config, containment, limit, context)?;
+            let left = left_in(checkout.path());
+            let place = checkout.path().to_owned();
+            Ok(DoctorRunOutput { trial, left, place })
+        };
     // Refused: the check of the sandbox has said so.
     let containment = Containment::choose(config).ok().filter(Containment::is_on);
     let has_mounts = containment.as_ref().is_some_and(Containment::has_mounts);
-    let outside = match once(None) {
+    let outside = match once(config, None) {
         // What is copied may work at the project's own path alone, where the sandbox shows it.
         Err(error) if has_mounts && error.code == ErrorCode::Config => Err(error.message),
         other => Ok(other?),
@@ -138,10 +139,25 @@ pub(super) fn run(
             "not run: there is no sandbox, or [sandbox] does not want one",
         )),
         (Some(_), Ok(TrialEnd::Exited(_)) | Err(_)) => {
-            let ran = once(containment.as_ref())?;
+            let ran = once(config, containment.as_ref())?;
             let word = containment.as_ref().map_or("none", Containment::as_str);
-            let remedy = || remedy_inside(config, &git, &ran);
             let compared = outside.as_ref().unwrap_or(&ran);
+            let lacks_network = compared.is_green()
+                && matches!(ran.trial.end, TrialEnd::Exited(code) if code != 0)
+                && match with_network(config) {
+                    Some(open) => {
+                        let containment = Containment::choose(&open)?;
+                        once(&open, Some(&containment))?.is_green()
+                    }
+                    None => false,
+                };
+            let remedy = || {
+                if lacks_network {
+                    NETWORK_REMEDY.to_owned()
+                } else {
+                    remedy_inside(config, &git, &ran)
+                }
+            };
             checks.push(inside_check(word, &compared.trial, &ran.trial, remedy));
             inside = Some((word, ran));
         }
@@ -176,6 +192,20 @@ pub(super) fn run(
         breaks: planted,
     };
     Ok((checks, Some(trials)))
+}
+
+/// What helps a guard that passes with a network and not without.
+const NETWORK_REMEDY: &str =
+    "the guard passes with a network: set [sandbox.network] guard = \"open\", or list the host";
+
+/// The same config with everything in the guard's reach, where that is not so already.
+fn with_network(config: &Config) -> Option<Config> {
+    if config.sandbox.network.guard == NetworkRule::Open {
+        return None;
+    }
+    let mut open = config.clone();
+    open.sandbox.network.guard = NetworkRule::Open;
+    Some(open)
 }
 
 /// A run and what it left.
@@ -402,7 +432,7 @@ fn left_check(left: &[String]) -> DoctorCheck {
         verdict: DoctorVerdict::Warn,
         message: format!("files that git sees: {}", trial::some_of(left)),
         remedy: Some(
-            "add them to .gitignore, or they are committed with the iteration that passes"
+            "add them to .gitignore: no commit takes them in, but they lie about in your checkout when you run the guard"
                 .to_owned(),
         ),
     }

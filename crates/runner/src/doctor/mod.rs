@@ -173,10 +173,11 @@ pub fn doctor(
         gaps: &gaps,
         is_required: sandbox.mode == SandboxMode::Required,
         has_layers: promises::has_layers(chosen.as_ref()),
-        opened: &sandbox.opened_in_words(),
+        opened: &sandbox::opened_here(sandbox, place),
+        hidden: &sandbox.hidden,
     }));
     checks.extend(sandbox::setup_token(effective));
-    checks.extend(sandbox::writable(sandbox, place));
+    checks.extend(sandbox::entries(sandbox, place));
     checks.extend(network::checks(effective, &support));
     let means = crate::limits::GroupMeans::of_this_process();
     checks.push(limits::check(&sandbox.limits, means));

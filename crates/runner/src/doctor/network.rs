@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use runner_core::config::{ChildKind, Config, NetworkRule};
+use runner_core::config::{BackendKind, ChildKind, Config, NetworkRule};
 use runner_sandbox::SandboxSupport;
 
 use super::DoctorCheck;
@@ -21,8 +21,7 @@ pub(super) fn checks(config: &Config, support: &SandboxSupport) -> Vec<DoctorChe
     };
     let network = NetworkSupport::find(&mechanism, support, &config.sandbox.network);
     let mut checks = vec![rules(config, network)];
-    let open: Vec<&str> = ChildKind::ALL
-        .into_iter()
+    let open: Vec<&str> = children(config)
         .filter(|kind| {
             let means = network.means(config.sandbox.network.rule(*kind));
             matches!(
@@ -33,9 +32,45 @@ pub(super) fn checks(config: &Config, support: &SandboxSupport) -> Vec<DoctorChe
         .map(ChildKind::as_str)
         .collect();
     if !open.is_empty() {
-        checks.push(loopback(&open, &listening()));
+        checks.push(loopback(&open, &listening(), &loopback_remedy(config)));
     }
     checks
+}
+
+/// The kinds of children that there are with this config.
+fn children(config: &Config) -> impl Iterator<Item = ChildKind> {
+    let has_setup = !config.workspace.setup.is_empty();
+    let all = ChildKind::ALL.into_iter();
+    all.filter(move |kind| *kind != ChildKind::Setup || has_setup)
+}
+
+/// Which rules can be closed: those that are open.
+fn loopback_remedy(config: &Config) -> String {
+    let network = &config.sandbox.network;
+    let open = children(config).filter(|kind| *network.rule(*kind) == NetworkRule::Open);
+    let has_hosts = config.executor.backend != BackendKind::Command;
+    let (mut words, mut lists_hosts) = (Vec::new(), false);
+    for kind in open {
+        match kind {
+            ChildKind::Session if has_hosts => words.push("session = \"agent\"".to_owned()),
+            ChildKind::Session => lists_hosts = true,
+            kind => words.push(format!("{} = \"off\"", kind.as_str())),
+        }
+    }
+    let mut remedies = Vec::new();
+    if !words.is_empty() {
+        let set = words.join(" and ");
+        remedies.push(format!(
+            "set [sandbox.network] {set} where they do without it"
+        ));
+    }
+    if lists_hosts {
+        remedies.push("list the hosts that sessions need in [sandbox.network] session".to_owned());
+    }
+    if remedies.is_empty() {
+        return "install bubblewrap, or let it make network namespaces".to_owned();
+    }
+    remedies.join("; ")
 }
 
 fn rules(config: &Config, network: NetworkSupport) -> DoctorCheck {
@@ -71,7 +106,7 @@ fn kept(network: NetworkSupport, rule: &NetworkRule) -> String {
     format!("{} ({worth})", shown(rule).trim_matches('"'))
 }
 
-fn loopback(open: &[&str], listening: &BTreeMap<u16, Option<String>>) -> DoctorCheck {
+fn loopback(open: &[&str], listening: &BTreeMap<u16, Option<String>>, remedy: &str) -> DoctorCheck {
     const NAME: &str = "loopback";
     let kinds = open.join(" and ");
     if listening.is_empty() {
@@ -93,7 +128,7 @@ fn loopback(open: &[&str], listening: &BTreeMap<u16, Option<String>>) -> DoctorC
             "{kinds} can reach what listens on this machine: {}",
             some_of(&names)
         ),
-        "set [sandbox.network] guard = \"off\" and session = \"agent\" where they do without it",
+        remedy,
     )
 }
 
@@ -199,11 +234,43 @@ mod tests {
     }
 
     #[test]
+    fn only_open_rules_can_be_closed() {
+        let hosts = "list the hosts that sessions need in [sandbox.network] session";
+        let set = |rules: &str| format!("set [sandbox.network] {rules} where they do without it");
+        let command = "[executor]\nbackend = 'command'\ncommand = ['x']\n";
+        let setup = "[workspace]\nsetup = ['x']\n";
+        let off = "[sandbox.network]\nguard = 'off'\n";
+        for (text, expected) in [
+            (
+                String::new(),
+                set("session = \"agent\" and guard = \"off\""),
+            ),
+            (off.to_owned(), set("session = \"agent\"")),
+            (
+                format!("{setup}{off}"),
+                set("session = \"agent\" and setup = \"off\""),
+            ),
+            (
+                command.to_owned(),
+                format!("{}; {hosts}", set("guard = \"off\"")),
+            ),
+            (format!("{command}{off}"), hosts.to_owned()),
+            (
+                "[sandbox.network]\nguard = 'off'\nsession = 'off'\n".to_owned(),
+                "install bubblewrap, or let it make network namespaces".to_owned(),
+            ),
+        ] {
+            let config = Config::parse(&text).unwrap();
+            assert_eq!(loopback_remedy(&config), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_open_is_named() {
-        let none = loopback(&["session"], &BTreeMap::new());
+        let none = loopback(&["session"], &BTreeMap::new(), "");
         assert_eq!(none.verdict, super::super::DoctorVerdict::Ok);
         let some = BTreeMap::from([(5432, Some("postgres".to_owned())), (8080, None)]);
-        let check = loopback(&["session", "guard"], &some);
+        let check = loopback(&["session", "guard"], &some, "");
         assert_eq!(
             check.message,
             "session and guard can reach what listens on this machine: postgres (5432), port 8080"

@@ -18,8 +18,10 @@ pub(super) struct PromiseFacts<'a> {
     pub(super) has_layers: bool,
     /// Whether a promise that is not kept is in the way of a run.
     pub(super) is_required: bool,
-    /// What the config opens, by its words.
+    /// What the config opens and is there, by its words.
     pub(super) opened: &'a [String],
+    /// What it hides besides.
+    pub(super) hidden: &'a [String],
 }
 
 /// The lines: what is kept, or what children can do instead.
@@ -81,6 +83,16 @@ pub(super) fn checks(facts: PromiseFacts<'_>) -> Vec<DoctorCheck> {
         ),
     ];
     let mut found: Vec<DoctorCheck> = kept.map(|(name, message)| facts.line(name, message)).into();
+    for check in found.iter_mut().filter(|it| it.name == "reading") {
+        if !facts.opened.is_empty() {
+            check.message.push_str(", but for what `opened` names");
+        }
+        if !facts.hidden.is_empty() {
+            let hidden = facts.hidden.join(", ");
+            let more = format!("; the config hides {hidden}, too");
+            check.message.push_str(&more);
+        }
+    }
     if !facts.opened.is_empty() {
         found.push(DoctorCheck::ok(
             "opened",
@@ -137,6 +149,7 @@ mod tests {
             remedy: "do this",
         };
         let opened = ["~/.ssh (read by all)".to_owned()];
+        let hidden = ["~/private".to_owned()];
         for mechanism in [
             Mechanism::Landlock,
             Mechanism::Bubblewrap {
@@ -154,7 +167,10 @@ mod tests {
                     has_layers: true,
                     is_required,
                     opened: &opened,
+                    hidden: &hidden,
                 });
+                let reading = "but for what `opened` names; the config hides ~/private, too";
+                assert!(found[0].message.ends_with(reading), "{}", found[0].message);
                 let found: Vec<_> = found.iter().map(|it| (it.name, it.verdict)).collect();
                 let expected = names.map(|name| (name, if name == "modes" { verdict } else { Ok }));
                 assert_eq!(found, expected);
@@ -166,6 +182,7 @@ mod tests {
             has_layers: false,
             is_required: false,
             opened: &opened,
+            hidden: &hidden,
         };
         let none = checks(facts(Some(&Mechanism::None)));
         assert_eq!((none[0].name, none[0].verdict), ("promises", Warn));

@@ -102,36 +102,65 @@ pub(super) fn setup_token(config: &Config) -> Option<DoctorCheck> {
     })
 }
 
-/// Entries of `[sandbox] writable` that do nothing.
-pub(super) fn writable(config: &SandboxConfig, place: &Path) -> Vec<DoctorCheck> {
+fn place_of(text: &str, place: &Path) -> Result<PathBuf, String> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let kinds = ChildKind::ALL.into_iter();
-    let named = kinds.flat_map(|kind| &config.opened(kind).writable);
-    let named = config.writable.iter().chain(named);
-    named
-        .filter_map(|text| {
-            let found = runner_sandbox::expand_home(text, home.as_deref(), place);
-            entry(text, found, Path::exists)
+    runner_sandbox::expand_home(text, home.as_deref(), place)
+}
+
+/// What the config opens that is there, in its words.
+pub(super) fn opened_here(config: &SandboxConfig, place: &Path) -> Vec<String> {
+    let entries = config.opened_entries().into_iter();
+    let there = entries.filter(|(path, _)| place_of(path, place).is_ok_and(|path| path.exists()));
+    there
+        .map(|(path, what)| format!("{path} ({what})"))
+        .collect()
+}
+
+/// Entries of `[sandbox] readable`, `writable` and `hidden` that do nothing.
+pub(super) fn entries(config: &SandboxConfig, place: &Path) -> Vec<DoctorCheck> {
+    let kinds = ChildKind::ALL.map(|kind| config.opened(kind));
+    let readable = kinds.iter().flat_map(|opened| &opened.readable);
+    let writable = kinds.iter().flat_map(|opened| &opened.writable);
+    let lists: [(_, _, Vec<&String>); 3] = [
+        (
+            "sandbox_readable",
+            "readable",
+            config.readable.iter().chain(readable).collect(),
+        ),
+        (
+            "sandbox_writable",
+            "writable",
+            config.writable.iter().chain(writable).collect(),
+        ),
+        ("sandbox_hidden", "hidden", config.hidden.iter().collect()),
+    ];
+    lists
+        .into_iter()
+        .flat_map(|(name, key, texts)| {
+            let found = texts.into_iter();
+            found.filter_map(move |text| {
+                entry((name, key), text, place_of(text, place), Path::exists)
+            })
         })
         .collect()
 }
 
 fn entry(
+    (name, key): (&'static str, &str),
     text: &str,
     found: Result<PathBuf, String>,
     exists: impl Fn(&Path) -> bool,
 ) -> Option<DoctorCheck> {
-    const NAME: &str = "sandbox_writable";
     match found {
         Ok(path) if exists(&path) => None,
         Ok(_) => Some(DoctorCheck::warn(
-            NAME,
-            format!("[sandbox] writable: `{text}` is not there, so it is left out"),
-            "make the folder, or take the entry away",
+            name,
+            format!("[sandbox] {key}: `{text}` is not there, so it is left out"),
+            "make it, or take the entry away",
         )),
         Err(message) => Some(DoctorCheck::fail(
-            NAME,
-            format!("[sandbox] writable: {message}"),
+            name,
+            format!("[sandbox] {key}: {message}"),
             "write an absolute path, or one that begins with ~/",
         )),
     }
@@ -255,13 +284,42 @@ mod tests {
     }
 
     #[test]
-    fn writable_entries() {
+    fn entries_that_do_nothing() {
         let there = |path: &Path| path == Path::new("/there");
-        assert_eq!(entry("/there", Ok("/there".into()), there), None);
-        let check = entry("~/x", Ok("/h/x".into()), there).unwrap();
-        assert_eq!(check.verdict, DoctorVerdict::Warn);
-        assert!(check.message.contains("`~/x` is not there"), "{check:?}");
-        let check = entry("~bob", Err("`~bob`: no".to_owned()), there).unwrap();
-        assert_eq!(check.verdict, DoctorVerdict::Fail);
+        for name in [
+            ("sandbox_readable", "readable"),
+            ("sandbox_writable", "writable"),
+            ("sandbox_hidden", "hidden"),
+        ] {
+            assert_eq!(entry(name, "/there", Ok("/there".into()), there), None);
+            let check = entry(name, "~/x", Ok("/h/x".into()), there).unwrap();
+            assert_eq!((check.name, check.verdict), (name.0, DoctorVerdict::Warn));
+            let words = format!("[sandbox] {}: `~/x` is not there", name.1);
+            assert!(check.message.contains(&words), "{check:?}");
+            let check = entry(name, "~bob", Err("`~bob`: no".to_owned()), there).unwrap();
+            assert_eq!(check.verdict, DoctorVerdict::Fail);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_opened() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("there"), "").unwrap();
+        let path = |name: &str| temp.path().join(name).display().to_string();
+        let mut config = SandboxConfig {
+            readable: vec![path("there"), path("gone")],
+            ..SandboxConfig::default()
+        };
+        config.guard.writable = vec![path("gone"), path("there")];
+        let words = [
+            format!("{} (read by all)", path("there")),
+            format!("{} (written by guard)", path("there")),
+        ];
+        assert_eq!(opened_here(&config, temp.path()), words);
+        let names: Vec<&str> = entries(&config, temp.path())
+            .iter()
+            .map(|it| it.name)
+            .collect();
+        assert_eq!(names, ["sandbox_readable", "sandbox_writable"]);
     }
 }

@@ -16,6 +16,7 @@ use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::run::{current, follow_branch, recover, refs};
 use crate::run_context::{RunContext, RunProgress};
+use crate::state::log::{EventLog, RUN_EDITED};
 use crate::state::validate;
 use crate::state::{self, ProjectState};
 use crate::step::containment::ContainmentChoice;
@@ -196,6 +197,11 @@ impl LockedProject {
         {
             return Err(error);
         }
+        EventLog::of(&self.project.run_folder(run_id)).note_commit(
+            &context.clock.stamp(),
+            RUN_EDITED,
+            &commit,
+        );
         let mut context = StepContext {
             project: &self.project,
             git: &self.git,

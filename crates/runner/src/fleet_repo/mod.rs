@@ -32,8 +32,9 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::Git;
 use crate::project::Project;
+use crate::run::current;
 use crate::state;
-use crate::state::runs::full_name;
+use crate::state::runs::{self, full_name};
 
 pub use crate::checkout::check::{CommandEnd, CommandRun};
 pub use ask::{SessionAnswer, SessionQuestion};
@@ -102,6 +103,28 @@ impl FleetRepo {
     /// The branch of the user's that everything is for.
     pub fn base_branch(&self) -> &str {
         &self.base
+    }
+
+    /// Refuses the branch of a run: what a fleet merges is no part of that run, and `land` would take
+    /// it along.
+    pub fn refuse_branch_of_run(&self) -> Result<()> {
+        let full = full_name(&self.base);
+        let Some(run_id) = current::run_of(Some(&full)) else {
+            return Ok(());
+        };
+        let Some(begun) = runs::base_of(&self.git, &run_id, &full)? else {
+            return Ok(());
+        };
+        let elsewhere = match begun.branch.as_str() {
+            "HEAD" => "check out another branch".to_owned(),
+            branch => format!("`git switch {branch}`"),
+        };
+        let message = format!(
+            "cannot merge results into {}: it is the branch of run {run_id}",
+            self.base
+        );
+        Err(Error::new(ErrorCode::Identity, message)
+            .hint(format!("{elsewhere}, or name the branch in [fleet] base")))
     }
 
     /// The root of the project's work tree.

@@ -350,7 +350,7 @@ pub(super) fn backend(is_there: impl Fn(&str) -> bool) -> (BackendKind, String) 
         None => (
             BackendKind::Codex,
             "no agent was found on PATH: install codex, claude or opencode, or name a program of \
-             your own with --backend command"
+             your own with `runner init --backend command`"
                 .to_owned(),
         ),
     }

@@ -12,6 +12,7 @@ use runner_core::tree::{self, Node};
 use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, FileBatch};
 use crate::lock::ProjectLock;
+use crate::programs;
 use crate::project::Project;
 
 mod choice;
@@ -83,6 +84,10 @@ pub struct InitReport {
     pub tests: Vec<String>,
     /// The guard's program, where it is not installed.
     pub missing: Option<String>,
+    /// What is wrong where the agent cannot be started.
+    pub missing_agent: Option<String>,
+    /// Whether a person has yet to name the agent's program.
+    pub needs_command: bool,
     /// Whether GOAL.md says something already.
     pub has_goal: bool,
     /// The run whose config and INSTRUCTIONS.md were taken.
@@ -121,6 +126,12 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         None => InitChoice::of_project(&root, start, options)?,
     };
     let missing = choice.missing_program(&root);
+    let written = Config::parse(&String::from_utf8_lossy(&choice.text)).ok();
+    // A command that is not named yet makes no config that can be read.
+    let needs_command = !options.upgrade && written.is_none() && choice.backend.0 == "command";
+    let missing_agent = written
+        .filter(|_| !options.upgrade)
+        .and_then(|config| programs::missing_agent_in_words(&config, &root));
     let mut files = first_files(choice.text, goal_text(options.goal.as_deref())?);
     let instructions = earlier.as_ref().and_then(|it| it.instructions.clone());
     files.extend(instructions.map(|text| (paths::INSTRUCTIONS, text, InitFileKind::Yours)));
@@ -141,6 +152,8 @@ pub fn init(start: &Path, options: &InitOptions) -> Result<InitReport> {
         protected_values: choice.protected_values,
         watched: choice.watched,
         tests: choice.tests,
+        missing_agent,
+        needs_command,
         has_goal: options.goal.is_some(),
         config_from: earlier.map(|earlier| earlier.run_id),
         notes: choice.notes,

@@ -28,6 +28,7 @@ use crate::run::follow_branch;
 use crate::run::recover;
 use crate::run::refs;
 use crate::run_context::{RunContext, RunProgress};
+use crate::state::log::{EventLog, RUN_LANDED};
 use crate::state::runs;
 use crate::state::runs::{KnownRun, LandingCommit, RunBase, full_name};
 use crate::step::containment::ContainmentChoice;
@@ -178,6 +179,11 @@ pub fn land(
         again: options.command(),
     };
     let report = landing.land(base.as_ref(), &trees, options, context)?;
+    EventLog::of(&project.run_folder(&run.run_id)).note_commit(
+        &context.clock.stamp(),
+        RUN_LANDED,
+        &report.tip,
+    );
     if !report.partial {
         follow_branch::end_run(&project, &git, &run.run_id)?;
         refs::return_to(&git, &run.run_id)?;

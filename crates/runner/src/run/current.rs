@@ -72,7 +72,7 @@ pub(crate) fn on_branch(git: &Git) -> Result<Option<String>> {
 }
 
 /// The run that a full name of a branch belongs to.
-fn run_of(head: Option<&str>) -> Option<String> {
+pub(crate) fn run_of(head: Option<&str>) -> Option<String> {
     head?.strip_prefix("refs/heads/runner/").map(str::to_owned)
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use runner_core::config::Config;
-use runner_core::meta::{AfterError, IterationErrorKind, OutcomeClass};
+use runner_core::meta::{AfterError, IterationErrorKind, OutcomeClass, RunnerError};
 use serde_json::{Value, json};
 
 use crate::checkout::workspace::RunPlaces;
@@ -401,25 +401,8 @@ pub(crate) fn step_error(step: &StepReport) -> Error {
         .error
         .as_ref()
         .map_or(IterationErrorKind::Io, |error| error.kind);
-    let advice = match (
-        kind,
-        step.error
-            .as_ref()
-            .and_then(|error| error.retry_at.as_deref()),
-    ) {
-        (IterationErrorKind::Quota, Some(at)) => {
-            format!("the quota is back at {at}; `runner loop --wait-quota` waits for it; ")
-        }
-        (IterationErrorKind::Quota, None) => {
-            "`runner loop --wait-quota` waits and goes on when the quota is back; ".to_owned()
-        }
-        (IterationErrorKind::Auth, _) => {
-            "log in with the agent's own command or set its key (`runner doctor` looks for it); "
-                .to_owned()
-        }
-        (IterationErrorKind::Budget, _) => "raise [budget] with `runner edit config`; ".to_owned(),
-        _ => String::new(),
-    };
+    let advice = step.error.as_ref().and_then(RunnerError::advice);
+    let advice = advice.map_or_else(String::new, |advice| format!("{advice}; "));
     Error::new(ErrorCode::Step(kind), message).hint(format!(
         "{advice}it is recorded as iteration {} (`runner log {}`); no attempt was used, run the command again",
         step.iter, step.iter

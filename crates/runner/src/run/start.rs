@@ -23,6 +23,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::files;
 use crate::git::{self, Git, GitIdentity, GitStatus};
 use crate::lock::ProjectLock;
+use crate::programs;
 use crate::project::Project;
 use crate::proof_key;
 use crate::run::current::{self, CurrentRun};
@@ -102,6 +103,9 @@ pub fn start(
     }
     let contained = containment.for_config(&state.config)?;
     if let Some(note) = contained.note(&state.config) {
+        context.observer.progress(&RunProgress::Note(&note));
+    }
+    if let Some(note) = programs::missing_agent_in_words(&state.config, project.root()) {
         context.observer.progress(&RunProgress::Note(&note));
     }
     filtered::tell(&git, context)?;

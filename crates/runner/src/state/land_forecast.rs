@@ -50,7 +50,8 @@ impl LandCandidate<'_> {
             expect: LandExpectation::Refused,
             why: format!("it did so before: {}", refused.why),
             changed: refused.changed,
-            accept: refused.accept,
+            added: Vec::new(),
+            accept: Some(refused.accept),
         }))
     }
 
@@ -74,18 +75,33 @@ impl LandCandidate<'_> {
             Some(words) => Some(words),
             None => self.red_as_the_base(&difference)?,
         };
+        let JudgeDifference {
+            mut left_out,
+            added,
+            ..
+        } = difference;
+        left_out.retain(|name| !added.contains(name));
+        let did = match (left_out.is_empty(), added.is_empty()) {
+            (true, _) => "added",
+            (false, true) => "changed",
+            (false, false) => "added and changed",
+        };
         let (expect, why) = match refused {
             Some(why) => (LandExpectation::Refused, why),
             None => (
                 LandExpectation::SecondVerdict,
-                "the run changed tests or settings".to_owned(),
+                format!("the run {did} tests or settings"),
             ),
         };
+        // Whoever only added something has nothing to accept before it was tried.
+        let is_known = expect == LandExpectation::Refused || !left_out.is_empty();
+        let accept = is_known.then(|| format!("runner land{into} --accept-changed-judge"));
         Ok(Some(LandForecast {
             expect,
             why,
-            changed: difference.left_out,
-            accept: format!("runner land{into} --accept-changed-judge"),
+            changed: left_out,
+            added,
+            accept,
         }))
     }
 
@@ -112,7 +128,13 @@ impl LandCandidate<'_> {
             return None;
         }
         let mut newest = metas.iter().rev();
-        let judged = newest.find(|meta| meta.verdict() != IterationVerdict::RunnerError)?;
+        let judged = newest.find(|meta| {
+            let verdict = meta.verdict();
+            !matches!(
+                verdict,
+                IterationVerdict::RunnerError | IterationVerdict::CutOff
+            )
+        })?;
         let why = judged.facts.original_tests_failed.as_ref()?;
         let (command, how) = RELEASE_TESTS;
         Some(LandForecast {
@@ -122,7 +144,8 @@ impl LandCandidate<'_> {
                 judged.iter
             ),
             changed: judged.facts.test_files_changed.clone(),
-            accept: command.to_owned(),
+            added: Vec::new(),
+            accept: Some(command.to_owned()),
         })
     }
 }

@@ -106,6 +106,11 @@ impl Journal {
     }
 }
 
+/// The event of a person's edit that became a commit of the run.
+pub(crate) const RUN_EDITED: &str = "run_edited";
+/// The event of a landing.
+pub(crate) const RUN_LANDED: &str = "run_landed";
+
 /// `events.jsonl` of a run: for viewers, not for decisions, so never synced.
 #[derive(Clone, Debug)]
 pub(crate) struct EventLog {
@@ -123,6 +128,15 @@ impl EventLog {
     /// Where the events of a run lie.
     pub(crate) fn path(run_folder: &Path) -> PathBuf {
         run_folder.join("events.jsonl")
+    }
+
+    /// Notes the run's last commit, as a person made or landed it. It counts whether or not the log
+    /// hears of it.
+    pub(crate) fn note_commit(&self, ts: &str, event: &str, commit: &str) {
+        let folder = self.path.parent().unwrap_or(&self.path);
+        let noted = files::make_folder(folder)
+            .and_then(|()| self.add(ts, None, event, json!({"commit": commit})));
+        drop(noted);
     }
 
     /// Appends one event with its time.

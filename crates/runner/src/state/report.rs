@@ -107,6 +107,7 @@ pub fn report(project: &Project) -> Result<RunReport> {
         }),
         running: running(project, run),
         ended: last_end(project),
+        cut_off: cut_off(project),
         histories,
         assumptions: added(paths::ASSUMPTIONS),
         questions: added(paths::QUESTIONS),
@@ -241,6 +242,13 @@ fn running(project: &Project, run_id: &str) -> Option<RunningLoop> {
         iter: started.as_ref().map(|it| it.iter),
         node_id: started.map(|it| it.node_id),
     })
+}
+
+/// The iteration that a runner was cut off in, and its node.
+fn cut_off(project: &Project) -> Option<(u32, String)> {
+    let now = activity(project);
+    let iter = now.iter.filter(|_| now.pid.is_none() && now.cut_off)?;
+    Some((iter, now.node_id.unwrap_or_default()))
 }
 
 /// How the last loop ended, unless something has begun since.

@@ -22,6 +22,7 @@ use crate::error::Result;
 use crate::files::{self, ReadError};
 use crate::limits::{LimitBreach, LimitWatch, task_limit};
 use crate::lock;
+use crate::programs;
 use crate::run::beginning::RunBeginning;
 use crate::run_context::RunProgress;
 use crate::step::budget::RunBudget;
@@ -210,7 +211,7 @@ pub(super) fn run_agent(
         Ended::StoppedBySink => Some((IterationErrorKind::Budget, exceeded.unwrap_or_default())),
         Ended::NotStarted(failure) => Some((
             IterationErrorKind::Spawn,
-            format!("the agent {}", failure.message),
+            programs::not_started("agent", &failure.message),
         )),
         Ended::TimedOut => Some((
             IterationErrorKind::Timeout,

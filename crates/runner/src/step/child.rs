@@ -30,6 +30,9 @@ pub(super) trait OutputListener {
     /// Bytes of one of its streams. `Stop` ends the child.
     fn output(&mut self, stream: Stream, bytes: &[u8], observer: &mut dyn ProgressObserver)
     -> Flow;
+
+    /// The child's program runs.
+    fn started(&mut self, _observer: &mut dyn ProgressObserver) {}
 }
 
 /// Runs a child with its output in a log of the iteration: the head of it goes
@@ -118,6 +121,10 @@ impl Sink for LogSink<'_> {
 
     fn supervised(&mut self, pid: u32) {
         self.limits.supervised(pid);
+    }
+
+    fn started(&mut self, _pid: u32) {
+        self.listener.started(self.observer);
     }
 
     fn tick(&mut self) -> Flow {

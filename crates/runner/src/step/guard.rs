@@ -194,6 +194,7 @@ pub(super) fn run_guard(
         &passed_values(config),
         &mut output,
     )?;
+    let about_closed = network::about_closed(config, &contained.network.access);
     let refused = contained.network.end();
     let breach = limits.finish();
     if let Some(breach) = &breach {
@@ -252,6 +253,10 @@ pub(super) fn run_guard(
             child::replace_log(it, "guard.log", &log)?;
         }
         it.notes.extend(left_out::note(&left_out));
+        if let Some(words) = about_closed {
+            log.extend_from_slice(words.as_bytes());
+            child::replace_log(it, "guard.log", &log)?;
+        }
     }
     let evidence = if let (Some(0), Some(why)) = (run.exit_code, undefined) {
         EvidenceFindings::gap(why)

@@ -124,7 +124,30 @@ impl ReadingInput<'_> {
         // With another network or none, nobody answers who could be asked.
         let resolves = *self.config.sandbox.network.rule(self.kind) == NetworkRule::Open;
         rules.in_sight.extend(beside_sockets(resolves));
+        self.hide_own(&mut rules)?;
         Ok(rules)
+    }
+
+    /// Hides what the config names.
+    fn hide_own(&self, rules: &mut ReadingRules) -> Result<()> {
+        for text in &self.config.sandbox.hidden {
+            let refuse = |message: String| {
+                Error::new(ErrorCode::Config, format!("[sandbox] hidden: {message}"))
+            };
+            let path = expand_home(text, self.home, self.project).map_err(refuse)?;
+            let holds = |place: &Path| place.starts_with(&path);
+            if holds(self.project) || self.home.is_some_and(holds) {
+                return Err(
+                    refuse(format!("`{text}` holds the project or the home folder"))
+                        .hint("name a path below it"),
+                );
+            }
+            rules
+                .replaced
+                .retain(|(place, _)| !place.starts_with(&path));
+            rules.hidden.push(path);
+        }
+        Ok(())
     }
 }
 
@@ -192,6 +215,44 @@ mod tests {
             assert!(is_hidden(".ssh"), "{kind:?}");
             assert!(rules.hidden.contains(&"/run".into()));
             assert!(rules.hidden.contains(&"/a/agent.sock".into()));
+        }
+    }
+
+    #[test]
+    fn what_the_config_hides() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path();
+        std::fs::write(home.join(".npmrc"), "a=b\n//r/:_authToken=x\n").unwrap();
+        let text = "[sandbox]\nhidden = [\"~/private\", \"~/.npmrc\", \"/srv/keys\"]\n";
+        for kind in ChildKind::ALL {
+            let rules = rules(text, kind, home);
+            for path in [
+                home.join("private"),
+                home.join(".npmrc"),
+                "/srv/keys".into(),
+            ] {
+                assert!(rules.hidden.contains(&path), "{kind:?} {}", path.display());
+            }
+            assert!(rules.hidden.contains(&home.join(".ssh")), "they are added");
+            assert!(rules.replaced.is_empty(), "no line of it is seen");
+        }
+        for path in ["~", "/", "/p"] {
+            let config = Config::parse(&format!("[sandbox]\nhidden = [\"{path}\"]\n")).unwrap();
+            let input = ReadingInput {
+                kind: ChildKind::Guard,
+                config: &config,
+                home: Some(home),
+                var: &|_| None,
+                project: Path::new("/p"),
+                agent_homes: &[],
+                argv: &[],
+            };
+            let error = input.rules().unwrap_err();
+            assert!(
+                error.message.contains("holds the project"),
+                "{}",
+                error.message
+            );
         }
     }
 

@@ -304,6 +304,25 @@ pub(crate) fn about_refused(refused: &[String]) -> String {
     format!("\nrunner: {}\n", refused.join("\nrunner: "))
 }
 
+/// What a log of a red guard ends with where that did not have the open network.
+pub(crate) fn about_closed(config: &Config, access: &NetworkAccess) -> Option<String> {
+    if matches!(
+        access,
+        NetworkAccess::Open | NetworkAccess::OpenWithoutAbstract
+    ) {
+        return None;
+    }
+    let rule = config.sandbox.network.rule(ChildKind::Guard);
+    let had = match rule {
+        NetworkRule::Off => "ran without a network",
+        _ => "could reach some hosts only",
+    };
+    let rule = shown(rule);
+    Some(format!(
+        "\nrunner: this guard {had} ([sandbox.network] guard = {rule})\n"
+    ))
+}
+
 /// Starts a proxy: it listens when this returns.
 fn start(hosts: &[String], folder: &Path) -> std::result::Result<(Helper, PathBuf), String> {
     let cannot = |error: std::io::Error| format!("cannot start the proxy: {error}");

@@ -122,6 +122,10 @@ impl<'b> EventStream<'b> {
 }
 
 impl OutputListener for EventStream<'_> {
+    fn started(&mut self, observer: &mut dyn ProgressObserver) {
+        observer.progress(&RunProgress::AgentStarted);
+    }
+
     fn output(
         &mut self,
         stream: Stream,

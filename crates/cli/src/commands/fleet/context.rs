@@ -89,6 +89,9 @@ impl CommandContext {
         }
         let config = repo.config()?;
         let base = &config.fleet.base;
+        if base.is_empty() {
+            repo.refuse_branch_of_run()?;
+        }
         let doing = SessionActivities::default();
         let workspaces = LocalWorkspaces::open(WorkspaceContext {
             root: root.clone(),

@@ -502,7 +502,7 @@ async fn say_the_end(
     }
     if !undone.is_empty() {
         out.say(&format!(
-            "{} not done; `runner why TASK` tells more, `runner fleet retry TASK` tries one again that is not parked",
+            "{} not done; `runner why TASK` tells more, `runner fleet retry TASK` tries a failed one again",
             style::counted(u32::try_from(undone.len()).unwrap_or(u32::MAX), "task"),
         ));
     }

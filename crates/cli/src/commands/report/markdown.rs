@@ -28,6 +28,12 @@ pub(crate) fn page(report: &RunReport) -> String {
     }
     passed(report, &mut text);
     stuck(report, &mut text);
+    let errors = report.errors.iter().map(|it| {
+        let hint = it.hint.as_ref();
+        let hint = hint.map_or_else(String::new, |hint| format!("; {}", plain(hint)));
+        format!("iteration {}: {}{hint}", it.iter, code(&it.message))
+    });
+    list("Errors", errors, &mut text);
     list(
         "Tree",
         report.tree_findings.iter().map(|it| code(it)),
@@ -51,13 +57,11 @@ pub(crate) fn page(report: &RunReport) -> String {
     let opened = report.sandbox_opened.iter().map(|it| code(it));
     list("Opened by the config", opened, &mut text);
     let landing = report.landing.iter().map(|it| {
-        let changed: Vec<String> = it.changed.iter().map(|name| code(name)).collect();
-        format!(
-            "{} ({}); if that is right, accept it: {}",
-            plain(&it.words()),
-            changed.join(", "),
-            code(&it.accept)
-        )
+        let files: Vec<String> = it.files().iter().map(|name| code(name)).collect();
+        let accept = it.accept.as_ref().map_or_else(String::new, |accept| {
+            format!("; {}: {}", it.accept_if(), code(accept))
+        });
+        format!("{} ({}){accept}", plain(&it.words()), files.join(", "))
     });
     list("Landing", landing, &mut text);
     list(

@@ -179,8 +179,8 @@ fn place(report: &RunReport) -> Option<String> {
 pub(super) fn hostile(text: &str) -> RunReport {
     use runner_core::meta::IterationVerdict;
     use runner_core::report::{
-        GuardFailure, LandExpectation, LandForecast, NodeAttempt, NodeHistory, StuckNode,
-        TouchedFiles,
+        GuardFailure, LandExpectation, LandForecast, NodeAttempt, NodeHistory, ReportedError,
+        StuckNode, TouchedFiles,
     };
     RunReport {
         run_id: Some("demo".to_owned()),
@@ -221,6 +221,11 @@ pub(super) fn hostile(text: &str) -> RunReport {
                 }),
             },
         }],
+        errors: vec![ReportedError {
+            iter: 3,
+            message: text.to_owned(),
+            hint: Some(text.to_owned()),
+        }],
         tree_findings: vec![text.to_owned()],
         plan_changes: Vec::new(),
         network_refused: vec![text.to_owned()],
@@ -235,7 +240,8 @@ pub(super) fn hostile(text: &str) -> RunReport {
             expect: LandExpectation::Refused,
             why: text.to_owned(),
             changed: vec![text.to_owned()],
-            accept: "runner land --accept-changed-judge".to_owned(),
+            added: vec![text.to_owned()],
+            accept: Some("runner land --accept-changed-judge".to_owned()),
         }],
         assumptions: vec![text.to_owned()],
         questions: vec![text.to_owned()],

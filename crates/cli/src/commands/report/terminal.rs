@@ -29,6 +29,7 @@ pub(crate) fn page(report: &RunReport, paint: TextPaint) -> Vec<String> {
     });
     page.passed(report);
     page.stuck(report);
+    page.errors(report);
     page.section("tree", &page.bullets(&report.tree_findings));
     let changes: Vec<String> = report
         .plan_changes
@@ -199,18 +200,32 @@ impl ReportPage {
         self.section("opened by the config", &lines);
     }
 
+    fn errors(&mut self, report: &RunReport) {
+        let mut lines = Vec::new();
+        for error in &report.errors {
+            let message = style::one_line(&error.message, 400);
+            lines.push(format!("  - iteration {}: {message}", error.iter));
+            let hint = error.hint.iter();
+            lines.extend(hint.map(|hint| format!("    {}", style::one_line(hint, 400))));
+        }
+        self.section("errors", &lines);
+    }
+
     fn landing(&mut self, report: &RunReport) {
         let mut lines = Vec::new();
         for it in &report.landing {
             lines.push(format!("  - {}", style::one_line(&it.words(), 400)));
-            let hidden = it.changed.len().saturating_sub(SHOWN);
-            let shown = it.changed.iter().take(SHOWN);
+            let files = it.files();
+            let hidden = files.len().saturating_sub(SHOWN);
+            let shown = files.iter().take(SHOWN);
             lines.extend(shown.map(|name| format!("      {}", style::one_line(name, WORDS))));
             if hidden > 0 {
                 lines.push(format!("      and {hidden} more"));
             }
-            let accept = style::one_line(&it.accept, WORDS);
-            lines.push(format!("    if that is right, accept it: {accept}"));
+            if let Some(accept) = &it.accept {
+                let accept = style::one_line(accept, WORDS);
+                lines.push(format!("    {}: {accept}", it.accept_if()));
+            }
         }
         self.section("landing", &lines);
     }

@@ -114,12 +114,12 @@ fn failed() {
         (
             None,
             "dependency_dead",
-            "a task that it depends on did not get done",
+            "a task that it depends on ended without being done",
         ),
         (
             Some(&dependency),
             "dependency_dead",
-            "d, which it depends on, did not get done",
+            "d, which it depends on, ended without being done",
         ),
         (
             Some(&refused),
@@ -257,7 +257,20 @@ fn open_ones() {
                 "approved, waits for its merge",
                 false,
             ),
-            "waits for a judge: approved, waits for its merge",
+            "approved, waits for its merge",
+        ),
+        (
+            blocked(
+                BlockReason::AwaitingJudge,
+                "a result waits for a judge",
+                false,
+            ),
+            "a result waits for a judge",
+        ),
+        (
+            blocked(BlockReason::IssueLinking, "the issue says no role", true),
+            "parked, waits for a person: the issue says no role; write a line `Agent: worker`, \
+             `Agent: tester` or `Agent: docser` in it",
         ),
         (
             blocked(BlockReason::NeedsRework, "x", false),
@@ -278,6 +291,9 @@ fn open_ones() {
     ] {
         assert_eq!(sentence, expected);
     }
+    let task = in_state(TaskState::Failed);
+    let never = "never ran: nobody wrote down why";
+    assert_eq!(told(&task, 0, &[], &[]), never);
     let mut task = in_state(TaskState::Todo);
     assert_eq!(told(&task, 0, &[], &[]), "waits for its turn");
     assert_eq!(told(&task, 1, &[], &[]), "waits for its turn, after 1 run");

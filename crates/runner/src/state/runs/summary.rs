@@ -19,6 +19,7 @@ use crate::lock::ProjectLock;
 use crate::project::Project;
 use crate::run::recover;
 use crate::state;
+use crate::state::log::RUN_EDITED;
 
 /// The end of events.jsonl that is read.
 const MAX_EVENTS: u64 = 64 * 1024 * 1024;
@@ -139,13 +140,17 @@ fn summary(git: &Git, project: &Project, trees: &[WorkTree], run: &KnownRun) -> 
         branch: landing.branch,
         commit: landing.commit,
     });
-    let standing = if run.abandoned || run.left && tree.is_none() {
+    let is_home = landed.as_ref().is_some_and(|landed| !landed.in_part);
+    let standing = if run.abandoned && is_home {
+        // Its branch was only in the way.
+        RunStanding::Landed
+    } else if run.abandoned || run.left && tree.is_none() {
         RunStanding::Abandoned
     } else if tree.is_some() && ProjectLock::holder(&place).is_some() {
         RunStanding::Running
     } else if recover::is_unfinished(&place, &run.run_id) {
         RunStanding::Interrupted
-    } else if landed.as_ref().is_some_and(|landed| !landed.in_part) {
+    } else if is_home {
         RunStanding::Landed
     } else if by_tree == RunStanding::Idle && ended_with_error(&place, &run.run_id) {
         RunStanding::Error
@@ -211,13 +216,17 @@ fn events(place: &Project, run_id: &str) -> PathBuf {
     place.run_folder(run_id).join("events.jsonl")
 }
 
-/// Whether the last thing that its log of events says is that a loop failed.
+/// Whether the last thing that its log of events says is that a loop failed, or that a person has
+/// changed something since.
 fn ended_with_error(place: &Project, run_id: &str) -> bool {
     let bytes = files::read_regular(&events(place, run_id), MAX_EVENTS).unwrap_or_default();
-    let mut lines = bytes.split(|byte| *byte == b'\n').rev();
-    let last = lines.find(|line| !line.is_empty()).unwrap_or_default();
-    serde_json::from_slice::<Value>(last)
-        .is_ok_and(|event| event["event"] == "finished" && event["status"] == "error")
+    let mut events = bytes
+        .split(|byte| *byte == b'\n')
+        .rev()
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice::<Value>(line).unwrap_or_default());
+    let last = events.find(|event| event["event"] != RUN_EDITED);
+    last.is_some_and(|event| event["event"] == "finished" && event["status"] == "error")
 }
 
 /// The newest commit or event.
