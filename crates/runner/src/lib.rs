@@ -106,5 +106,7 @@ pub fn step_once(project: &Project, context: &mut RunContext<'_>) -> Result<Step
     };
     run::recover::recover(&mut context)?;
     let run_id = run::current::checked_out(project, &git)?;
-    step::step(&mut context, &run_id)
+    let result = step::step(&mut context, &run_id);
+    state::recorded_files::record_run(project, &run_id, None);
+    result
 }

@@ -164,12 +164,13 @@ pub(crate) fn shortfall(difference: &TestDifference) -> Option<String> {
             "tests that ran where the run began {what}: {names}"
         ));
     }
-    (difference.fewer > 0).then(|| {
-        format!(
-            "{} fewer tests ran than where the run began",
-            difference.fewer
-        )
-    })
+    fewer_tests(difference.fewer)
+}
+
+/// That so many tests fewer ran, if any.
+pub(crate) fn fewer_tests(fewer: u64) -> Option<String> {
+    let noun = if fewer == 1 { "test" } else { "tests" };
+    (fewer > 0).then(|| format!("{fewer} fewer {noun} ran than where the run began"))
 }
 
 /// What a run of the guard printed, under a line that says what it was about.
