@@ -19,6 +19,7 @@ mod file_id;
 pub mod files;
 pub mod fleet_repo;
 mod git;
+mod grants;
 mod init;
 mod inversion;
 mod land;

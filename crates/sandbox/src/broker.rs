@@ -47,8 +47,14 @@ impl BrokerRules {
     }
 
     fn may_connect(&self, path: &Path) -> bool {
-        let below = |roots: &[PathBuf]| roots.iter().any(|root| path.starts_with(root));
-        !below(&self.hidden) || below(&self.writable) || below(&self.shown)
+        // Of what lies around it the nearest counts: a folder that may be written opens no place in
+        // it that is hidden.
+        let nearest = |roots: &[PathBuf]| {
+            let around = roots.iter().filter(|root| path.starts_with(root));
+            around.map(|root| root.components().count()).max()
+        };
+        let open = nearest(&self.writable).max(nearest(&self.shown));
+        nearest(&self.hidden).is_none_or(|hidden| open.is_some_and(|open| open >= hidden))
     }
 }
 
@@ -241,12 +247,13 @@ mod tests {
     fn what_is_the_programs_own() {
         let rules = BrokerRules {
             writable: vec!["/w".into(), "/run/user/1/mine".into()],
-            hidden: vec!["/run/user/1".into()],
+            hidden: vec!["/run/user/1".into(), "/w/closed".into()],
             shown: vec!["/run/user/1/shown".into()],
         };
         for (path, change, connect) in [
             ("/w/a", true, true),
             ("/wa", false, true),
+            ("/w/closed/s", true, false),
             ("/elsewhere/x", false, true),
             ("/dev/pts/3", true, true),
             ("/dev/null", false, true),
