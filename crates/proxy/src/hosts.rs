@@ -278,6 +278,21 @@ mod tests {
     }
 
     #[test]
+    fn ports_are_told_where_they_are_why() {
+        let rules = list("api.example:8443 *.wild.test:9 other.example");
+        for (host, port, expected) in [
+            ("api.example", 443, "api.example:443"),
+            ("x.wild.test", 80, "x.wild.test:80"),
+            ("other.example", 22, "other.example:22"),
+            ("else.example", 443, "else.example"),
+            ("else.example", 22, "else.example:22"),
+        ] {
+            let host = RequestHost::parse(host).unwrap();
+            assert_eq!(rules.shown(&host, port), expected);
+        }
+    }
+
+    #[test]
     fn listed_or_not() {
         let rules = "api.example *.example.org:443 wild.test:8443 *.wild.test 127.0.0.1:4141 [fd00::1] localhost:5432";
         let rules = list(rules);

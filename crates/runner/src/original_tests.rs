@@ -202,6 +202,14 @@ mod tests {
     }
 
     #[test]
+    fn plurals_follow_the_number() {
+        let told = |fewer| fewer_tests(fewer).unwrap_or_default();
+        assert_eq!(told(0), "");
+        assert_eq!(told(1), "1 fewer test ran than where the run began");
+        assert_eq!(told(2), "2 fewer tests ran than where the run began");
+    }
+
+    #[test]
     fn what_counts_as_a_failure() {
         for (end, expected) in [
             (TrialEnd::Exited(0), None),

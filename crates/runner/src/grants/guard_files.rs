@@ -41,7 +41,12 @@ impl GuardFileSearch<'_> {
             waiting.extend(folders.map(|it| it.join(program)).find(|it| it.is_file()));
         }
         for word in command {
-            waiting.extend(self.named_in(word).into_iter().map(|(path, _)| path));
+            // A word with spaces is a script of its own, which names data, too.
+            if word.contains(char::is_whitespace) {
+                waiting.extend(self.run_by(word));
+            } else {
+                waiting.extend(self.named_in(word).into_iter().map(|(path, _)| path));
+            }
         }
         while let Some(path) = waiting.pop_front() {
             let is_known = found.contains(&path) || found.len() >= MAX_FILES;
@@ -49,18 +54,18 @@ impl GuardFileSearch<'_> {
                 continue;
             }
             let real = path.canonicalize().ok().filter(|real| *real != path);
-            if let Some(text) = script(&path) {
-                let named = self.named_in(&text).into_iter();
-                waiting.extend(
-                    named
-                        .filter(|(path, is_run)| *is_run || is_program(path))
-                        .map(|(path, _)| path),
-                );
-            }
+            waiting.extend(script(&path).iter().flat_map(|text| self.run_by(text)));
             found.push(path);
             found.extend(real);
         }
         found
+    }
+
+    /// The files that a script runs, as far as it names them by whole paths.
+    fn run_by(&self, text: &str) -> Vec<PathBuf> {
+        let named = self.named_in(text).into_iter();
+        let is_run = |(path, is_run): &(PathBuf, bool)| *is_run || is_program(path);
+        named.filter(is_run).map(|(path, _)| path).collect()
     }
 
     /// The absolute paths in a text, and whether something that runs files stands before each.
@@ -178,6 +183,14 @@ mod tests {
             ),
             (vec!["sh".into(), format!("{shown}/p/own.sh")], &[]),
             (vec!["./own.sh".into()], &[]),
+            (
+                vec![
+                    "sh".into(),
+                    "-c".into(),
+                    "grep -q x ~/.tool/state && . ~/lib/vars".into(),
+                ],
+                &["lib/vars"],
+            ),
             (vec![], &[]),
         ] {
             let expected: Vec<PathBuf> = expected.iter().map(|it| home.join(it)).collect();
