@@ -59,7 +59,7 @@ pub(crate) struct GlobalOptions {
         hide_default_value = true
     )]
     pub(crate) project_dir: PathBuf,
-    /// Print JSON: one object, for `loop`, `log --follow` and `eval run` one a line
+    /// Print JSON: one object, for `loop`, `log --follow`, `eval run`, `fleet up` and `fleet demo` one a line
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Say nothing on stderr but errors
@@ -203,7 +203,7 @@ pub(crate) enum CliCommand {
         /// The run; without it: the current one
         run: Option<String>,
     },
-    /// Run the guard again at the commit that passed a node
+    /// Run the guard again at the commit that passed a node, and say who signed it
     Verify {
         /// A node's id
         node: String,
@@ -218,7 +218,7 @@ pub(crate) enum CliCommand {
     Ui(UiArgs),
     /// Run loops on declared cases and learn, with numbers, how good they are
     Eval(crate::commands::eval::EvalArgs),
-    /// Many tasks at once, each in a work tree of its own: up, status, pause, cancel, demo
+    /// Many tasks at once, each in a repository of its own: up, status, pause, cancel, demo
     Fleet(Box<crate::fleet_args::FleetArgs>),
     /// The tasks of a fleet, step by step: by hand, from a script or by an agent
     Task(Box<crate::ledger_args::TaskArgs>),
@@ -230,7 +230,7 @@ pub(crate) enum CliCommand {
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
     },
-    /// Print a published JSON schema: tree or `agent_output`
+    /// Print a published JSON schema: `tree`, `agent_output`, `assignment` or `result`
     Schema {
         /// tree, agent_output, assignment or result
         name: String,

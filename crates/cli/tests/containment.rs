@@ -378,6 +378,46 @@ fn further_folders_become_writable_by_name_alone() {
 }
 
 #[test]
+fn a_folder_that_is_opened_opens_no_secret_in_it() {
+    let tries = "try WHO-secret 'grep -q key ~/.config/gh/hosts.yml'\n\
+        (echo x >> ~/.config/gh/hosts.yml) 2>/dev/null || true\n\
+        try WHO-move 'mv ~/.config/gh ~/.config/moved'\n\
+        try WHO-file 'grep -q key ~/.netrc'\n\
+        try WHO-beside 'echo x > ~/.config/tool/file'\n";
+    let (agent, guard) = (tries.replace("WHO", "agent"), tries.replace("WHO", "guard"));
+    for mechanism in MECHANISMS {
+        for entry in ["~/.config", "~"] {
+            let mut repo = with_mechanism(mechanism);
+            let home = repo.root().join("home");
+            fs::create_dir_all(home.join(".config/gh")).unwrap();
+            fs::create_dir(home.join(".config/tool")).unwrap();
+            let secrets = [home.join(".config/gh/hosts.yml"), home.join(".netrc")];
+            for secret in &secrets {
+                fs::write(secret, "key\n").unwrap();
+            }
+            repo.agent(&format!("{TRY}{agent}out done tried"));
+            repo.config(|config| {
+                config.set("sandbox.writable", json!([entry]));
+            });
+            repo.start_run(GOAL, &["sh", "-c", &format!("{TRY}{guard}")]);
+            step(&repo, mechanism);
+            for who in ["agent", "guard"] {
+                for name in ["secret", "move", "file"] {
+                    let name = format!("{who}-{name}");
+                    assert!(!tried(&repo, &name), "{mechanism} {entry} {name}");
+                }
+                let name = format!("{who}-beside");
+                assert!(tried(&repo, &name), "{mechanism} {entry} {name}");
+            }
+            // What is written to the places that hide them goes nowhere.
+            for secret in &secrets {
+                assert_eq!(fs::read_to_string(secret).unwrap(), "key\n");
+            }
+        }
+    }
+}
+
+#[test]
 fn switched_off_it_leaves_everything_open() {
     let agent = "try outside 'echo x > ~/../outside'\nout done tried";
     let guard = ["sh", "-c", "test -f ~/../outside"];

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use doctor_support::{bin, check, doctor, expect, project, real, with_tools};
-use runner_testkit::{TestRepo, assert_no_process};
+use runner_testkit::{TestRepo, assert_no_process, write_program};
 use scenario::{BIN, GOAL, assert_same, picture};
 use serde_json::{Value, json};
 
@@ -126,11 +126,59 @@ fn a_guard_that_fails_in_the_sandbox_alone() {
         let (list, _) = list.split_once(']').unwrap();
         let list: Value = serde_json::from_str(&format!("{list}]")).unwrap();
         repo.config(|config| {
-            config.set("sandbox.writable", list);
+            config.set("sandbox.guard.writable", list);
         });
         repo.write_config();
         let value = doctor(&repo, &["--run-guard"], 0);
         expect(&value, "guard_inside", "ok", "too");
+    }
+}
+
+#[test]
+fn what_decides_a_verdict_or_is_secret_is_never_proposed() {
+    for with_bwrap in [true, false] {
+        let mut repo = project(&["true"]);
+        if let (true, Some(bwrap)) = (with_bwrap, real("bwrap")) {
+            symlink(bwrap, bin(&repo).join("bwrap")).unwrap();
+        }
+        let home = repo.root().join("home");
+        for folder in ["judge", ".config/gh", ".kube"] {
+            fs::create_dir_all(home.join(folder)).unwrap();
+        }
+        fs::write(home.join(".kube/config"), "").unwrap();
+        let judge = home.join("judge/check.sh");
+        for (script, expected, never) in [
+            // A shell names its script in every error.
+            (
+                "mkdir -p \"$HOME/.config/newtool\" && echo x > \"$HOME/.config/newtool/cache\"",
+                "[sandbox.guard] writable = [\"~/.config/newtool\"]",
+                "judge",
+            ),
+            (
+                "echo '#' >> \"$HOME/judge/check.sh\"",
+                "it was refused ~/judge/check.sh, which stays closed",
+                "[sandbox",
+            ),
+            (
+                "echo x >> \"$HOME/.kube/config\" || { echo \"$HOME/.kube/config: Permission denied\"; exit 1; }",
+                "~/.kube/config is hidden: open it with [sandbox.guard] readable = [\"~/.kube/config\"]",
+                "writable",
+            ),
+        ] {
+            write_program(&judge, &format!("#!/bin/sh\n{script}\n"));
+            repo.config(|config| {
+                config.set("guard.command", json!(["sh", judge]));
+            });
+            repo.write_config();
+            let value = repo.runner(&["doctor", "--run-guard", "--json"]).json();
+            if value["run_guard"]["inside"].is_null() {
+                continue; // This machine has no such sandbox.
+            }
+            expect(&value, "guard_inside", "fail", "passes outside");
+            let told = check(&value, "guard_inside")["remedy"].as_str().unwrap();
+            assert!(told.contains(expected), "{with_bwrap}: {told}");
+            assert!(!told.contains(never), "{with_bwrap}: {told}");
+        }
     }
 }
 

@@ -106,6 +106,25 @@ fn an_environment_that_git_would_see_is_not_proposed() {
     );
 }
 
+/// A session can write it, so nobody is told to fix anything: `start` says the same.
+#[test]
+fn a_guard_whose_file_is_missing_is_not_there_yet() {
+    for guard in ["sh ci.sh", "make ci", "./ci.sh"] {
+        let repo = project(&[("README.md", "x\n")]);
+        let run = repo.runner(&["init", "--guard", guard]).success();
+        let file = if guard == "make ci" {
+            "Makefile"
+        } else {
+            "ci.sh"
+        };
+        let words =
+            format!("the guard is not there yet: `{guard}` needs {file}, and no leaf passes");
+        assert!(!run.stderr.contains("fix it"), "{}", run.describe());
+        run.says(&format!("tried:     {words}"));
+        repo.runner(&["start"]).success().says(&words);
+    }
+}
+
 #[test]
 fn a_file_with_secrets_is_proposed_only_where_it_makes_the_difference() {
     let check = "#!/bin/sh\ngrep -q SERVICE .env\n";

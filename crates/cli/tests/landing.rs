@@ -405,3 +405,93 @@ fn a_folder_that_became_a_link_is_not_followed() {
         "",
     );
 }
+
+#[test]
+fn where_it_landed_is_the_branch_that_it_began_from() {
+    let repo = complete();
+    repo.runner(&["land"]).success();
+    repo.git(&["branch", "aaa"]);
+    repo.git(&["branch", "zzz"]);
+    for command in ["status", "follow"] {
+        repo.runner(&[command]).success().says("landed on main (");
+    }
+}
+
+#[test]
+fn replay_finds_a_changed_byte_in_what_a_run_left() {
+    let repo = complete();
+    repo.runner(&["land"]).success();
+    repo.runner(&["replay", "demo"]).success();
+    let folder = repo.path(".runner/iterations/demo");
+    let flip = |bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        let at = bytes.len() - 3;
+        bytes[at] ^= 1;
+        bytes
+    };
+    let cut = |bytes: &[u8]| bytes[..bytes.len() - 3].to_vec();
+    let without_hash = |bytes: &[u8]| {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let (before, last) = text.trim_end().rsplit_once('\n').unwrap();
+        let mut last: serde_json::Value = serde_json::from_str(last).unwrap();
+        assert!(
+            last.as_object_mut()
+                .unwrap()
+                .remove("journal_sha256")
+                .is_some()
+        );
+        format!("{before}\n{last}\n").into_bytes()
+    };
+    let gone = folder.join("recorded.json");
+    for (file, change, words, without_record) in [
+        (
+            "events.jsonl",
+            &flip as &dyn Fn(&[u8]) -> Vec<u8>,
+            "events.jsonl is not what was recorded at its end",
+            false,
+        ),
+        (
+            "events.jsonl",
+            &cut,
+            "events.jsonl is not what was recorded at its end",
+            false,
+        ),
+        (
+            "land-guard.log",
+            &flip,
+            "land-guard.log is not what the commit that landed says",
+            false,
+        ),
+        // The commit says it without that file, too.
+        (
+            "land-guard.log",
+            &flip,
+            "land-guard.log is not what the commit that landed says",
+            true,
+        ),
+        (
+            "2/journal.jsonl",
+            &without_hash,
+            "does not say in its last line what was before",
+            false,
+        ),
+    ] {
+        let record = std::fs::read(&gone).unwrap();
+        if without_record {
+            std::fs::remove_file(&gone).unwrap();
+        }
+        let path = folder.join(file);
+        let before = std::fs::read(&path).unwrap();
+        std::fs::write(&path, change(&before)).unwrap();
+        repo.runner(&["replay", "demo"]).code(1).says(words);
+        std::fs::write(&path, before).unwrap();
+        std::fs::write(&gone, record).unwrap();
+    }
+    // The logs of the other verdicts.
+    std::fs::write(folder.join("land-inversion.log"), "red\n").unwrap();
+    repo.runner(&["land"]).success();
+    repo.runner(&["replay", "demo"]).success();
+    std::fs::write(folder.join("land-inversion.log"), "rad\n").unwrap();
+    let words = "land-inversion.log is not what was recorded";
+    repo.runner(&["replay", "demo"]).code(1).says(words);
+}

@@ -8,8 +8,8 @@ mod scenario;
 use std::fs;
 
 use agent_support::contained::with_mechanism;
-use agent_support::hide_program;
-use runner_testkit::TestRepo;
+use agent_support::{hide_program, put_first_on_path};
+use runner_testkit::{TestRepo, write_program};
 use scenario::{GOAL, bare, step};
 use serde_json::json;
 
@@ -272,4 +272,43 @@ fn what_setup_fetches_into_a_cache_is_there_for_every_guard_that_follows() {
             "{mechanism}"
         );
     }
+}
+
+/// A tool that fetches runs what some files of the project name, and setup has a token then.
+#[test]
+fn a_session_names_no_code_that_has_the_token_of_setup() {
+    let mut repo = bare();
+    let bin = repo.root().join("stand-ins");
+    fs::create_dir(&bin).unwrap();
+    write_program(&bin.join("cargo"), "#!/bin/sh\necho fetching\n");
+    put_first_on_path(&mut repo, &bin);
+    repo.write(".cargo/config.toml", "[term]\ncolor = \"never\"\n");
+    repo.commit_all("files");
+    repo.env("REGISTRY_TOKEN", "not-to-be-had");
+    repo.config(|config| {
+        config
+            .set("workspace.setup", json!(["cargo", "fetch"]))
+            .set("workspace.env", json!(["REGISTRY_TOKEN"]))
+            .set("max_attempts_default", 9);
+    });
+    repo.start_run(GOAL, &["test", "-e", "work.txt"]);
+    let wrapper = "[build]\\nrustc-wrapper = \\\"./steal\\\"\\n";
+    repo.agent(&format!(
+        "touch work.txt; printf '{wrapper}' > .cargo/config.toml; out done 'it works'"
+    ));
+    let told = step(&repo);
+    assert_eq!(
+        (&told["class"], &told["guard"]),
+        (&json!("ok"), &json!("fail")),
+        "{told:#}"
+    );
+    let log = file_of(&repo, 1, "guard.log");
+    assert!(
+        log.contains(".cargo/config.toml, which can name code"),
+        "{log}"
+    );
+    assert!(!log.contains("fetching"), "{log}");
+    // With the person's own it passes.
+    repo.agent("printf '[term]\\ncolor = \"never\"\\n' > .cargo/config.toml; out done mended");
+    assert_eq!(step(&repo)["guard"], "pass");
 }

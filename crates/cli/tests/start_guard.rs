@@ -521,7 +521,7 @@ fn files_of_the_home_folder_that_cannot_be_written_are_named() {
             &repo,
             &[
                 "is red in a clean checkout and green with a home folder in which it can write ~/.tool",
-                "hint: make the folder and name it with [sandbox] writable = [\"~/.tool\"]",
+                "hint: make the folder and name it with [sandbox.guard] writable = [\"~/.tool\"]",
             ],
         );
         for left in ["home/.tool/state", "home/.new"] {
@@ -539,5 +539,52 @@ fn files_of_the_home_folder_that_cannot_be_written_are_named() {
         });
         repo.init_run(GOAL, &["sh", "-c", guard]);
         assert_eq!(start(&repo, &[]).0, "pass", "{mechanism}");
+    }
+}
+
+/// What is proposed opens neither a folder of secrets nor the guard itself.
+#[test]
+fn a_guard_that_makes_a_folder_beside_secrets_is_proposed_that_folder_alone() {
+    for mechanism in MECHANISMS {
+        let mut repo = with_mechanism(mechanism);
+        let home = repo.root().join("home");
+        fs::create_dir_all(home.join(".config/gh")).expect("a folder");
+        let guard = "mkdir -p ~/.config/newtool && echo x > ~/.config/newtool/cache";
+        repo.init_run(GOAL, &["sh", "-c", guard]);
+        let words = "[sandbox.guard] writable = [\"~/.config/newtool\"]";
+        refused(&repo, &[words]);
+    }
+}
+
+#[test]
+fn a_config_that_makes_the_guards_own_file_writable_is_refused() {
+    for (entry, key) in [
+        ("~/judge", "sandbox.guard.writable"),
+        ("~/judge/check.sh", "sandbox.writable"),
+        ("~", "sandbox.session.writable"),
+        ("~/linked", "sandbox.setup.writable"),
+    ] {
+        let mut repo = bare();
+        let home = repo.root().join("home");
+        fs::create_dir(home.join("judge")).expect("a folder");
+        std::os::unix::fs::symlink("judge", home.join("linked")).expect("a link");
+        let guard = home.join("judge/check.sh");
+        fs::write(&guard, "exit 0\n").expect("a file");
+        let guard = guard.display().to_string();
+        repo.config(|config| {
+            config.set(key, serde_json::json!([entry]));
+        });
+        repo.init_run(GOAL, &["sh", &guard]);
+        let (table, _) = key.rsplit_once('.').expect("a key");
+        let words = format!("[{table}] writable = [\"{entry}\"] opens `{guard}`");
+        refused(&repo, &[&words, "hint: name a narrower folder"]);
+        let told = repo.runner(&["validate"]).code(1).describe();
+        assert!(told.contains(&words), "{told}");
+
+        repo.config(|config| {
+            config.set(key, serde_json::json!(["~/other"]));
+        });
+        repo.write_config();
+        assert!(!repo.runner(&["validate"]).describe().contains(&words));
     }
 }

@@ -71,15 +71,6 @@ impl fmt::Display for RequestHost {
     }
 }
 
-/// A host and a port as people are told them: common ports are left out.
-pub(crate) fn shown(host: &RequestHost, port: u16) -> String {
-    if WEB_PORTS.contains(&port) {
-        host.to_string()
-    } else {
-        format!("{host}:{port}")
-    }
-}
-
 /// How a host is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostMatch {
@@ -152,6 +143,17 @@ impl HostList {
         Ok(HostList {
             rules: entries.iter().map(parse).collect::<Result<_, _>>()?,
         })
+    }
+
+    /// A host as people are told of it. The ports of the web go without saying, unless the host is
+    /// listed with others alone.
+    pub(crate) fn shown(&self, host: &RequestHost, port: u16) -> String {
+        let is_listed = self.rules.iter().any(|rule| rule.find(host).is_some());
+        if WEB_PORTS.contains(&port) && !is_listed {
+            host.to_string()
+        } else {
+            format!("{host}:{port}")
+        }
     }
 
     /// Whether and how a host is listed.
@@ -272,6 +274,21 @@ mod tests {
             let (named, why) = HostList::parse(&["a.b", entry]).unwrap_err();
             assert_eq!(named, entry);
             assert!(why.contains(words), "{entry}: {why}");
+        }
+    }
+
+    #[test]
+    fn ports_are_told_where_they_are_why() {
+        let rules = list("api.example:8443 *.wild.test:9 other.example");
+        for (host, port, expected) in [
+            ("api.example", 443, "api.example:443"),
+            ("x.wild.test", 80, "x.wild.test:80"),
+            ("other.example", 22, "other.example:22"),
+            ("else.example", 443, "else.example"),
+            ("else.example", 22, "else.example:22"),
+        ] {
+            let host = RequestHost::parse(host).unwrap();
+            assert_eq!(rules.shown(&host, port), expected);
         }
     }
 

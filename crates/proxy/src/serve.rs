@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::head::{ProxyRequest, RequestKind, end_of_head, parse_head};
-use crate::hosts::{HostList, HostMatch, RequestHost, shown};
+use crate::hosts::{HostList, HostMatch, RequestHost};
 use crate::refusal::ProxyRefusal;
 use crate::relay::{RelayInput, relay};
 use crate::told::RefusedNames;
@@ -259,7 +259,8 @@ impl ProxyState {
         let ProxyRequest { host, port, .. } = request;
         let port = *port;
         let Some(found) = self.hosts.find(host, port) else {
-            self.refused.tell(&shown(host, port), ": not allowed");
+            self.refused
+                .tell(&self.hosts.shown(host, port), ": not allowed");
             let words =
                 format!("{host}:{port} is not among the hosts of [sandbox.network]: not allowed");
             return Err(ProxyRefusal::new(403, words));
@@ -312,7 +313,7 @@ impl ProxyState {
             (false, _) => Ok(allowed),
             (true, Some((address, kind))) => {
                 let why = format!(" at {address} ({kind}): not allowed");
-                self.refused.tell(&shown(host, port), &why);
+                self.refused.tell(&self.hosts.shown(host, port), &why);
                 let words = format!("{host}:{port} is at {address}, a {kind} address: not allowed");
                 Err(ProxyRefusal::new(403, words))
             }

@@ -1,12 +1,13 @@
 //! What the config may ask for and this version cannot do: refused with words
 //! before anything starts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use runner_core::config::Config;
 use runner_core::paths;
 
 use crate::error::ErrorCode;
+use crate::grants::{self, GuardFileSearch};
 use crate::project::Project;
 use crate::run::notify;
 use crate::state::ProjectProblem;
@@ -38,6 +39,15 @@ pub(crate) fn refusals(project: &Project, config: &Config) -> Vec<ProjectProblem
             "name the model in [executor] model and its prices in [prices], or set max_cost_usd = 0.0",
         );
     }
+    if let Some((entry, file)) = open_guard_file(project, config) {
+        refuse(
+            format!(
+                "{entry} opens `{}`, a file of [guard] command: whoever writes it decides every verdict",
+                file.display()
+            ),
+            "name a narrower folder that has none of the guard's files in it, or move the guard's files elsewhere",
+        );
+    }
     if let Some(word) = reachable_word(project, &config.notify.command) {
         // Not quoted: arguments may hold secrets.
         refuse(
@@ -46,6 +56,22 @@ pub(crate) fn refusals(project: &Project, config: &Config) -> Vec<ProjectProblem
         );
     }
     refused
+}
+
+/// What the config makes writable of the guard's own files: the entry, and the file.
+fn open_guard_file(project: &Project, config: &Config) -> Option<(String, PathBuf)> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let entries = grants::opened_entries(&config.sandbox, home.as_deref(), project.root());
+    if !entries.iter().any(|entry| entry.is_writable) {
+        return None;
+    }
+    let path_var = std::env::var_os("PATH").unwrap_or_default();
+    let search = GuardFileSearch {
+        home: home.as_deref(),
+        path_var: &path_var,
+        root: project.root(),
+    };
+    grants::writable_guard_file(&entries, &search.files(&config.guard.command))
 }
 
 /// Which word of the notification's command, from 1, leads into the project: a

@@ -19,6 +19,7 @@ mod file_id;
 pub mod files;
 pub mod fleet_repo;
 mod git;
+mod grants;
 mod init;
 mod inversion;
 mod land;
@@ -110,5 +111,7 @@ pub fn step_once(project: &Project, context: &mut RunContext<'_>) -> Result<Step
     };
     run::recover::recover(&mut context)?;
     let run_id = run::current::checked_out(project, &git)?;
-    step::step(&mut context, &run_id)
+    let result = step::step(&mut context, &run_id);
+    state::recorded_files::record_run(project, &run_id, None);
+    result
 }

@@ -194,12 +194,13 @@ pub(crate) fn shortfall(difference: &TestDifference) -> Option<String> {
             "tests that ran where the run began {what}: {names}"
         ));
     }
-    (difference.fewer > 0).then(|| {
-        format!(
-            "{} fewer tests ran than where the run began",
-            difference.fewer
-        )
-    })
+    fewer_tests(difference.fewer)
+}
+
+/// That so many tests fewer ran, if any.
+pub(crate) fn fewer_tests(fewer: u64) -> Option<String> {
+    let noun = if fewer == 1 { "test" } else { "tests" };
+    (fewer > 0).then(|| format!("{fewer} fewer {noun} ran than where the run began"))
 }
 
 /// What a run of the guard printed, under a line that says what it was about.
@@ -229,6 +230,14 @@ mod tests {
             is_over_limit: false,
             changed: Vec::new(),
         }
+    }
+
+    #[test]
+    fn plurals_follow_the_number() {
+        let told = |fewer| fewer_tests(fewer).unwrap_or_default();
+        assert_eq!(told(0), "");
+        assert_eq!(told(1), "1 fewer test ran than where the run began");
+        assert_eq!(told(2), "2 fewer tests ran than where the run began");
     }
 
     #[test]

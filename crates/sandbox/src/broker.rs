@@ -35,6 +35,8 @@ pub(crate) struct BrokerRules {
     /// Below these and below `writable` it may connect to sockets, and nowhere else: whoever listens
     /// elsewhere does things that the program may not do.
     pub(crate) shown: Vec<PathBuf>,
+    /// Places in these that are closed all the same.
+    pub(crate) hidden: Vec<PathBuf>,
 }
 
 impl BrokerRules {
@@ -47,8 +49,14 @@ impl BrokerRules {
     }
 
     fn may_connect(&self, path: &Path) -> bool {
-        let below = |roots: &[PathBuf]| roots.iter().any(|root| path.starts_with(root));
-        below(&self.writable) || below(&self.shown)
+        // Of what lies around it the nearest counts: a folder that may be written opens no place in
+        // it that is hidden.
+        let nearest = |roots: &[PathBuf]| {
+            let around = roots.iter().filter(|root| path.starts_with(root));
+            around.map(|root| root.components().count()).max()
+        };
+        let open = nearest(&self.writable).max(nearest(&self.shown));
+        open.is_some_and(|open| nearest(&self.hidden).is_none_or(|hidden| open >= hidden))
     }
 }
 
@@ -241,11 +249,13 @@ mod tests {
     fn what_is_the_programs_own() {
         let rules = BrokerRules {
             writable: vec!["/w".into(), "/run/user/1/mine".into()],
+            hidden: vec!["/run/user/1".into(), "/w/closed".into()],
             shown: vec!["/run/user/1/shown".into()],
         };
         for (path, change, connect) in [
             ("/w/a", true, true),
             ("/wa", false, false),
+            ("/w/closed/s", true, false),
             ("/elsewhere/x", false, false),
             ("/dev/pts/3", true, false),
             ("/dev/null", false, false),

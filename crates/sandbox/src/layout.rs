@@ -148,22 +148,17 @@ pub(crate) fn layout(input: &LayoutInput<'_>) -> Vec<BindMount> {
     mounts
 }
 
-/// The writable paths of a mechanism that knows no exceptions below them.
-pub(crate) fn writable_roots(mounts: &[BindMount]) -> Vec<&Path> {
-    let mut roots: Vec<&Path> = Vec::new();
-    for mount in mounts {
-        if mount.access == SandboxAccess::Writable
-            && !roots.iter().any(|root| mount.source.starts_with(root))
-        {
-            roots.push(&mount.source);
-        }
-    }
-    roots
+/// The folders and files behind everything that is writable.
+pub(crate) fn writable_folders(mounts: &[BindMount]) -> Vec<&Path> {
+    let writable = mounts.iter();
+    let writable = writable.filter(|mount| mount.access == SandboxAccess::Writable);
+    writable.map(|mount| mount.source.as_path()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::readable;
 
     /// The paths among words; `-` before one makes it read-only.
     fn pick(text: &str, read_only: bool) -> Vec<PathBuf> {
@@ -202,8 +197,10 @@ mod tests {
             hidden: &[],
         });
         assert_eq!(shown(&mounts), expected, "{project}: {paths}");
-        let found: Vec<_> = writable_roots(&mounts)
-            .into_iter()
+        let folders = writable_folders(&mounts);
+        let found = readable::writable_roots(&folders, Path::new(project), &[], &|_| Vec::new());
+        let found: Vec<_> = found
+            .iter()
             .map(|root| root.display().to_string())
             .collect();
         assert_eq!(found.join(" "), roots, "{project}: {paths}");

@@ -95,6 +95,7 @@ fn watch(program: Pid, mut from_program: UnixStream, paths: &LandlockPaths) -> (
         let rules = BrokerRules {
             writable: paths.writable.clone(),
             shown: paths.shown.clone(),
+            hidden: paths.hidden.clone(),
         };
         // Without it calls that are handed on fail, which is safe.
         let _ = std::thread::Builder::new().spawn(move || broker::answer_calls(listener, rules));

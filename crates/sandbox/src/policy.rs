@@ -8,7 +8,7 @@ use crate::bubblewrap::SandboxView;
 use crate::layout::{self, BindMount, LayoutInput, SandboxAccess};
 use crate::mechanism::{Mechanism, SandboxRefusal};
 use crate::network::NetworkAccess;
-use crate::{bubblewrap, layer, privileges};
+use crate::{bubblewrap, layer, privileges, readable};
 
 /// What a child may write to. The most specific entry counts, and of two for the same path the
 /// read-only one, so that folders may be nested in each other in any way.
@@ -295,6 +295,15 @@ impl MountPlan {
         &self.project
     }
 
+    /// What Landlock lets the child write to. It knows no exceptions below a folder.
+    fn landlock_roots(&self) -> Vec<PathBuf> {
+        let hidden = self.unread.iter();
+        let hidden = hidden.filter(|place| !readable::has_sockets_alone(place));
+        let hidden: Vec<PathBuf> = hidden.cloned().collect();
+        let folders = layout::writable_folders(&self.mounts);
+        readable::writable_roots(&folders, &self.project, &hidden, &readable::entries_of)
+    }
+
     /// The argv that runs `argv` in containment. `launcher` is how to call
     /// [`crate::landlock_main`], as in `["/proc/self/exe", "__landlock"]`; the same program has
     /// [`crate::layer_main`] as `__layer`.
@@ -308,7 +317,7 @@ impl MountPlan {
             Mechanism::None => argv.to_vec(),
             Mechanism::Landlock => {
                 let mut wrapped = launcher.to_vec();
-                for root in layout::writable_roots(&self.mounts) {
+                for root in self.landlock_roots() {
                     wrapped.extend(["--rw".into(), root.into()]);
                 }
                 for path in &self.unread {

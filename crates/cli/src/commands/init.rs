@@ -176,6 +176,7 @@ fn tell(trial: &InitTrial, out: &mut OutputGate) {
             let why = why.strip_prefix("cannot run: ").unwrap_or(why);
             format!("tried:     the guard cannot run in a clean checkout: {why}")
         }
+        InitTrialEnd::NotThereYet(words) => format!("tried:     {words}"),
         InitTrialEnd::Skipped(why) => format!("tried:     nothing: {why}"),
     });
     if let Some(why) = &trial.cannot_fail {
@@ -200,9 +201,13 @@ fn tell(trial: &InitTrial, out: &mut OutputGate) {
             "setup:     {fetch} is written, too: the guard finds dependencies that a session adds"
         ));
     }
-    let is_green = trial.end == InitTrialEnd::Green;
+    // Of a program that lacks its file there is nothing else to say.
+    let is_plain = matches!(
+        trial.end,
+        InitTrialEnd::Green | InitTrialEnd::NotThereYet(_)
+    );
     let tail = style::harmless(&trial.output_tail);
-    for line in tail.lines().filter(|_| !is_green) {
+    for line in tail.lines().filter(|_| !is_plain) {
         out.say(&format!("  | {line}"));
     }
     if let Some(hint) = &trial.hint {
@@ -219,7 +224,9 @@ fn trial_json(trial: &InitTrial) -> Value {
             _ => None,
         },
         "why": match &trial.end {
-            InitTrialEnd::CannotRun(why) | InitTrialEnd::Skipped(why) => Some(why),
+            InitTrialEnd::CannotRun(why)
+            | InitTrialEnd::NotThereYet(why)
+            | InitTrialEnd::Skipped(why) => Some(why),
             _ => None,
         },
         "duration_ms": trial.duration_ms,

@@ -179,7 +179,8 @@ max_cost_usd = {max_cost_usd:?}
 # Confines what agent, setup and guard can read, write and reach: off, auto (if the system can),
 # or required.
 mode = "{mode}"
-# Paths that are hidden by default (keys, logins, histories) and that all three may read.
+# Paths that are hidden by default (keys, logins, histories) and that all three may read. What is
+# hidden is opened by its own path alone, not by that of a folder around it.
 readable = []
 # Paths outside the project that all three may write to. Package caches are the runner's own.
 writable = []
@@ -200,14 +201,14 @@ guard = "{guard_network}"
 
 # A child that exceeds one of these is ended; other sessions go on.
 [sandbox.limits]
-# Of all sessions together, in hundredths of the machine or as a size.
+# Of all children of all runners together, in hundredths of the machine or as a size.
 memory = "75%"
 processes = {processes}
 workspace_growth = "{workspace_growth}"
 # What must remain on the disk.
 free_space = "{free_space}"
 
-# Many tasks side by side, each in a work tree of its own: runner fleet
+# Many tasks side by side, each in a repository of its own: runner fleet
 [fleet]
 # How many agents there are of each role.
 workers = {workers}

@@ -299,7 +299,9 @@ impl TouchedFiles {
             "owned" => "the runner's, put back",
             "denied" => "not for commits, taken away",
             "nested_repository" => "a repository of its own, its .git taken away",
-            "guard_written" => "defines the guard, and was not there before",
+            "guard_written" => {
+                "the agent wrote its own guard: read it before you trust what passed"
+            }
             "tests_missing" => "tests that ran where the run began, not reported any more",
             "tests_skipped" => "tests that ran where the run began, skipped now",
             "test_files_changed" => "tests, not as they were where the run began",

@@ -327,6 +327,7 @@ fn changes_touches_and_counts() {
     bad.class = OutcomeClass::AgentError;
     bad.facts.protected_changed = vec!["ci.sh".to_owned()];
     bad.watched_changed = vec!["tests/a".to_owned()];
+    bad.facts.guard_written = vec!["justfile".to_owned()];
     let mut it = inputs(Ok(&root));
     it.iterations = [split, bad, meta(3, "a"), meta(4, "a")]
         .into_iter()
@@ -356,7 +357,12 @@ fn changes_touches_and_counts() {
         touched,
         [
             (2, "watched", "watched, the change is committed"),
-            (2, "protected", "protected, put back")
+            (2, "protected", "protected, put back"),
+            (
+                2,
+                "guard_written",
+                "the agent wrote its own guard: read it before you trust what passed"
+            )
         ]
     );
     let counts: Vec<_> = report

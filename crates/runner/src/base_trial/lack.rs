@@ -17,6 +17,8 @@ pub(super) struct BaseLack {
     pub(super) remote_refs: Vec<String>,
     /// Paths in the home folder that it writes.
     pub(super) home_paths: Vec<String>,
+    /// The folders that would have to be opened for that.
+    pub(super) home_folders: Vec<String>,
     /// What lies beside the project, such as `../lib`.
     pub(super) beside: Vec<String>,
     /// Paths in the temp folder.
@@ -57,7 +59,7 @@ pub(super) fn green_elsewhere(command: &[String], lack: &BaseLack) -> BaseProble
         let quoted: Vec<String> = lack.temp_paths.iter().map(|it| format!("{it:?}")).collect();
         hints.push(format!(
             "make {names} elsewhere, because each guard has a temp folder of its own, or name it with \
-             [sandbox] writable = [{}]",
+             [sandbox.guard] writable = [{}]",
             quoted.join(", ")
         ));
     }
@@ -72,7 +74,7 @@ pub(super) fn green_elsewhere(command: &[String], lack: &BaseLack) -> BaseProble
     if !lack.home_paths.is_empty() {
         let names = some_of(&lack.home_paths);
         with.push(format!("a home folder in which it can write {names}"));
-        hints.push(hint_home(&lack.home_paths));
+        hints.push(hint_home(&lack.home_folders));
     }
     if hints.is_empty() {
         hints.push(DOCTOR.to_owned());
@@ -101,18 +103,12 @@ pub(super) fn lacks_secrets(command: &[String], names: &[String]) -> BaseProblem
     }
 }
 
-fn hint_home(paths: &[String]) -> String {
-    // Only folders can be named.
-    let folders: std::collections::BTreeSet<String> = paths
-        .iter()
-        .map(|path| path.split('/').take(2).collect::<Vec<_>>().join("/"))
-        .map(|folder| format!("{folder:?}"))
-        .collect();
-    let folders: Vec<String> = folders.into_iter().collect();
+fn hint_home(folders: &[String]) -> String {
+    let quoted: Vec<String> = folders.iter().map(|it| format!("{it:?}")).collect();
     format!(
-        "make the folder and name it with [sandbox] writable = [{}], or let the guard write below \
-         $TMPDIR",
-        folders.join(", ")
+        "make the folder and name it with [sandbox.guard] writable = [{}], or let the guard write \
+         below $TMPDIR",
+        quoted.join(", ")
     )
 }
 

@@ -11,6 +11,7 @@ mod remote_refs;
 mod verdict;
 mod writable_home;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::checkout::trial::{self, GuardCommand, TrialEnd};
 use crate::error::Result;
 use crate::fleet_repo::FleetRepo;
 use crate::git::Git;
+use crate::grants::{GrantAdvice, GrantContext};
 use crate::run_context::{RunContext, WallClock};
 use crate::step::containment::{Containment, shared_temp_folders};
 use crate::step::environment;
@@ -33,8 +35,10 @@ use cache::BaseCache;
 use evidence::BaseEvidence;
 use lack::BaseLack;
 use remote_refs::RemoteRef;
+pub(crate) use verdict::not_there_yet;
 use verdict::{BaseFacts, BaseTrialEnd};
 pub use verdict::{BaseProblem, BaseVerdict};
+pub(crate) use writable_home::as_at_home;
 
 /// What a guard is given of the user's, to see whether it lacks that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,6 +140,18 @@ impl BaseTrial<'_> {
         self.verdict_of(&BaseTrialEnd::Exited(exit), log, context)
     }
 
+    /// The file that defines the guard, if it can be told and is missing everywhere.
+    pub(crate) fn missing_guard_file(&self) -> Result<Option<String>> {
+        let command = &self.config.guard.command;
+        // What git ignores is installed, and no session can write it into a commit.
+        Ok(
+            match guard_file::missing(command, |path| self.has_file(path)) {
+                Some(file) if self.git.ignores(&file)? => None,
+                file => file,
+            },
+        )
+    }
+
     fn verdict_of(
         &self,
         end: &BaseTrialEnd,
@@ -145,12 +161,7 @@ impl BaseTrial<'_> {
         let lacking = trial::lacking(self.git);
         let named = self.named_lacks(log)?;
         let remote_refs: Vec<String> = named.remote_refs.into_iter().map(|it| it.name).collect();
-        let command = &self.config.guard.command;
-        // What git ignores is installed, and no session can write it into a commit.
-        let guard_file = match guard_file::missing(command, |path| self.has_file(path)) {
-            Some(file) if self.git.ignores(&file)? => None,
-            file => file,
-        };
+        let guard_file = self.missing_guard_file()?;
         let mut verdict = verdict::judge(&BaseFacts {
             end,
             log,
@@ -284,10 +295,32 @@ impl BaseTrial<'_> {
             variables,
             secrets,
             remote_refs: given.remote_refs.into_iter().map(|it| it.name).collect(),
+            home_folders: self.home_folders(&given.home_paths),
             home_paths: shown_at_home(&given.home_paths),
             beside: given.beside.iter().map(|it| format!("../{it}")).collect(),
             temp_paths: temp_paths.map(|it| it.display().to_string()).collect(),
         }))
+    }
+
+    /// What may be opened to the guard.
+    fn grants(&self) -> GrantContext<'static> {
+        GrantContext::of(self.config, self.git.root(), &[])
+    }
+
+    /// The folders to open, so that these paths in the home folder can be written.
+    fn home_folders(&self, paths: &[PathBuf]) -> Vec<String> {
+        let Some(home) = home().filter(|_| !paths.is_empty()) else {
+            return Vec::new();
+        };
+        let context = self.grants();
+        let advised = paths.iter().map(|path| context.advise(&home.join(path)));
+        let folders: BTreeSet<String> = advised
+            .filter_map(|advice| match advice {
+                GrantAdvice::Writable(folder) => Some(context.shown(&folder)),
+                GrantAdvice::Hidden(_) | GrantAdvice::Closed(_) => None,
+            })
+            .collect();
+        folders.into_iter().collect()
     }
 
     /// Adds what lies outside the project, where the guard, the files of the commit or ignored
@@ -340,7 +373,13 @@ impl BaseTrial<'_> {
         let home_paths = match home().filter(|_| self.containment.is_on()) {
             Some(home) => {
                 text = writable_home::as_at_home(&text, &std::env::temp_dir(), &home);
-                writable_home::refused_in(&text, &home)
+                let refused = writable_home::refused_in(&text, &home).into_iter();
+                let context = self.grants();
+                // What is hidden or decides verdicts is neither handed to it nor proposed.
+                let is_open = |path: &PathBuf| {
+                    matches!(context.advise(&home.join(path)), GrantAdvice::Writable(_))
+                };
+                refused.filter(is_open).collect()
             }
             None => Vec::new(),
         };

@@ -214,7 +214,7 @@ fn named_lacks(facts: &BaseFacts<'_>) -> String {
         ),
         (
             facts.home_paths,
-            "it can be written only where [sandbox] writable names it",
+            "it can be written only where [sandbox.guard] writable names it",
         ),
     ] {
         if !names.is_empty() {
@@ -223,6 +223,14 @@ fn named_lacks(facts: &BaseFacts<'_>) -> String {
         }
     }
     said
+}
+
+/// What a person is told of a guard whose own file is missing.
+pub(crate) fn not_there_yet(command: &[String], file: &str) -> String {
+    format!(
+        "the guard is not there yet: `{}` needs {file}, and no leaf passes until a session has written it",
+        shown(command)
+    )
 }
 
 pub(super) fn shown(command: &[String]) -> String {
@@ -332,7 +340,7 @@ mod tests {
                 },
                 "red: `just ci` gave exit 1, and its output names origin/main: a clean checkout has \
                  no remote-tracking branches, and its output names ~/.tool/state: it can be written \
-                 only where [sandbox] writable names it",
+                 only where [sandbox.guard] writable names it",
             ),
             (
                 Case {

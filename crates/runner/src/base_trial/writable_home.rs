@@ -8,6 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 
 use crate::checkout::temp_folder::PRIVATE_PREFIX;
+use crate::grants;
 
 /// Where it lies in a checkout: nothing there is of the commit.
 pub(super) const FOLDER: &str = ".git/runner-home";
@@ -18,12 +19,9 @@ const MAX_PATHS: usize = 8;
 /// A larger file is not copied.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// What the system says where something cannot be written, by whichever sandbox.
-const REFUSALS: [&str; 2] = ["read-only file system", "permission denied"];
-
 /// A log in which a private home folder (without mounts, it has a path of its own) is the user's.
 /// `temp`: the machine's temp folder, where private ones are.
-pub(super) fn as_at_home(log: &str, temp: &Path, home: &Path) -> String {
+pub(crate) fn as_at_home(log: &str, temp: &Path, home: &Path) -> String {
     let (Some(temp), Some(home)) = (temp.to_str(), home.to_str()) else {
         return log.to_owned();
     };
@@ -50,27 +48,16 @@ pub(super) fn as_at_home(log: &str, temp: &Path, home: &Path) -> String {
 
 /// The paths in the home folder that a log says could not be written, from the home folder.
 pub(super) fn refused_in(log: &str, home: &Path) -> Vec<PathBuf> {
-    let Some(prefix) = home.to_str().filter(|it| it.len() > 1) else {
+    if home.parent().is_none() {
         return Vec::new();
-    };
-    let prefix = format!("{}/", prefix.trim_end_matches('/'));
-    let mut found = BTreeSet::new();
-    for line in log.lines() {
-        let lower = line.to_lowercase();
-        if !REFUSALS.iter().any(|words| lower.contains(words)) {
-            continue;
-        }
-        for (at, _) in line.match_indices(&prefix) {
-            let rest = &line[at + prefix.len()..];
-            let is_end = |char: char| char.is_whitespace() || "'\"`:;,()<>‘’“”".contains(char);
-            let end = rest.find(is_end).unwrap_or(rest.len());
-            let path = PathBuf::from(rest[..end].trim_end_matches('/'));
-            let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-            if path.components().next().is_some() && path.components().all(is_plain) {
-                found.insert(path);
-            }
-        }
     }
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    let found: BTreeSet<PathBuf> = grants::denied_paths(log)
+        .iter()
+        .filter_map(|path| path.strip_prefix(home).ok())
+        .filter(|path| path.components().next().is_some() && path.components().all(is_plain))
+        .map(Path::to_owned)
+        .collect();
     found.into_iter().take(MAX_PATHS).collect()
 }
 

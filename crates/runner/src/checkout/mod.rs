@@ -16,6 +16,7 @@ pub(crate) mod prepare;
 pub(crate) mod project_paths;
 pub(crate) mod quarantine;
 pub(crate) mod root;
+mod setup_code;
 pub(crate) mod setup_parts;
 pub(crate) mod temp_folder;
 pub(crate) mod trial;
@@ -469,6 +470,11 @@ impl CleanCheckout {
     pub(crate) fn of(git: &Git, config: &Config, commit: &str) -> Result<Self> {
         let source = BorrowedRepo::of(git)?;
         CheckoutHome::of_project(git, config)?.clean_checkout(git, source, commit)
+    }
+
+    /// The project that it was made of.
+    pub(crate) fn user(&self) -> &Git {
+        &self.project
     }
 
     /// Gives it what its commit lacks beside what setup makes.

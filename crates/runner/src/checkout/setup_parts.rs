@@ -80,6 +80,62 @@ pub(crate) fn parts(setup: &[String]) -> Option<SetupParts> {
     }
 }
 
+/// Files of a project in which a tool finds code that it runs while it only fetches, or where that
+/// code is. They count where they lie in the folder that setup runs in.
+pub(crate) fn code_files(setup: &[String]) -> &'static [&'static str] {
+    match setup.first().map(String::as_str) {
+        Some("cargo") => &[
+            ".cargo/config.toml",
+            ".cargo/config",
+            "rust-toolchain.toml",
+            "rust-toolchain",
+        ],
+        Some("npm") => &[".npmrc"],
+        Some("pnpm") => &[
+            ".npmrc",
+            ".pnpmfile.cjs",
+            ".pnpmfile.mjs",
+            "pnpmfile.js",
+            "pnpm-workspace.yaml",
+        ],
+        Some("yarn") => &[".yarnrc.yml", ".yarnrc"],
+        _ => &[],
+    }
+}
+
+/// Whether such a file is or names code that runs, by its text.
+pub(crate) fn names_code(path: &str, text: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "rustc",
+        "credential-provider",
+        "credential-alias",
+        "linker",
+        "path",
+        "pnpmfile",
+        "configdependencies",
+        "plugins",
+        "yarnpath",
+        "yarn-path",
+        "script-shell",
+        "ignore-scripts",
+        "node-options",
+        "git",
+    ];
+    if path.contains("pnpmfile") {
+        return true;
+    }
+    let keys = text.lines().filter_map(|line| {
+        let line = line.trim().to_ascii_lowercase();
+        let end = line.find(['=', ':'])?;
+        Some(line[..end].trim().to_owned())
+    });
+    // A table is a key, too.
+    let tables = text.lines().map(|line| line.trim().to_ascii_lowercase());
+    let tables = tables.filter(|line| line.starts_with('['));
+    keys.chain(tables)
+        .any(|key| WORDS.iter().any(|word| key.contains(word)))
+}
+
 /// Runs the scripts of packages, then the project's own.
 fn rebuild(program: &str) -> Vec<String> {
     let script = format!(
@@ -138,6 +194,73 @@ mod tests {
         }
         let shell = ["sh", "-c", "npm ci"].map(str::to_owned);
         assert_eq!(parts(&shell), None);
+    }
+
+    #[test]
+    fn files_in_which_a_tool_finds_code() {
+        for (setup, path, text, expected) in [
+            (
+                "cargo fetch",
+                ".cargo/config.toml",
+                "[build]\nrustc-wrapper = \"./x\"\n",
+                true,
+            ),
+            (
+                "cargo fetch",
+                ".cargo/config.toml",
+                "[registry]\nglobal-credential-providers = [\"./x\"]\n",
+                true,
+            ),
+            (
+                "cargo fetch",
+                ".cargo/config.toml",
+                "[term]\ncolor = \"never\"\n",
+                false,
+            ),
+            (
+                "cargo fetch",
+                "rust-toolchain.toml",
+                "[toolchain]\npath = \"./x\"\n",
+                true,
+            ),
+            (
+                "cargo fetch",
+                "rust-toolchain.toml",
+                "[toolchain]\nchannel = \"1.90\"\n",
+                false,
+            ),
+            ("npm ci", ".npmrc", "script-shell=./x\n", true),
+            ("npm ci", ".npmrc", "save-exact=true\n", false),
+            ("pnpm install", ".pnpmfile.cjs", "", true),
+            (
+                "pnpm install",
+                "pnpm-workspace.yaml",
+                "packages:\n  - a\n",
+                false,
+            ),
+            (
+                "yarn install --immutable",
+                ".yarnrc.yml",
+                "yarnPath: x.cjs\n",
+                true,
+            ),
+            (
+                "yarn install --immutable",
+                ".yarnrc.yml",
+                "plugins:\n  - x.cjs\n",
+                true,
+            ),
+            (
+                "yarn install --immutable",
+                ".yarnrc.yml",
+                "nodeLinker: node-modules\n",
+                false,
+            ),
+        ] {
+            assert!(code_files(&words(setup)).contains(&path), "{setup} {path}");
+            assert_eq!(names_code(path, text), expected, "{path} {text}");
+        }
+        assert!(code_files(&words("go mod download")).is_empty());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::checkout::caches::ProjectCaches;
 use crate::checkout::junit_reports::JunitReports;
 use crate::checkout::made_files::changed_by_guard;
 use crate::checkout::missing_variable::looks_secret;
-use crate::checkout::{Checkout, CleanCheckout, setup_parts};
+use crate::checkout::{Checkout, CleanCheckout, setup_code, setup_parts};
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
 use crate::limits::{LimitWatch, task_limit};
@@ -141,7 +141,10 @@ pub(crate) fn make_ready(
         return Ok(None);
     }
     checkout.prepare(config, containment.is_some_and(Containment::has_mounts))?;
-    if let SetupEnd::Failed(failed) = set_up(&checkout.checkout, config, containment, context)? {
+    let user = checkout.user();
+    if let SetupEnd::Failed(failed) =
+        set_up(&checkout.checkout, user, config, containment, context)?
+    {
         return Ok(Some(failed));
     }
     if let Some(why) = changed_by_setup(&checkout.checkout, config)? {
@@ -160,9 +163,10 @@ pub(crate) enum SetupEnd {
 }
 
 /// Makes what a checkout lacks, as the config says: in two parts where it has a token and its tool
-/// can.
+/// can. `user`: the project, whose branches say what people wrote.
 pub(crate) fn set_up(
     checkout: &Checkout,
+    user: &Git,
     config: &Config,
     containment: Option<&Containment>,
     context: &mut RunContext<'_>,
@@ -174,6 +178,20 @@ pub(crate) fn set_up(
     }
     let tokens = setup_parts::tokens(config, looks_secret);
     let parts = (!tokens.is_empty()).then(|| setup_parts::parts(setup));
+    if let Some(Some(_)) = &parts
+        && let Some(path) = setup_code::of_a_session(user, checkout.path(), setup)?
+    {
+        let words = format!(
+            "setup `{}` has {}, and {path}, which can name code that it runs, is not as on any of your branches: \
+             take the change back, or let a person commit it to a branch",
+            setup.join(" "),
+            some_of(&tokens)
+        );
+        return Ok(SetupEnd::Failed(GuardTrial {
+            log: format!("runner: {words}\n").into_bytes(),
+            ..not_started(format!("cannot run: {words}"))
+        }));
+    }
     let (first, second) = match parts.flatten() {
         Some(parts) => (parts.fetch, parts.build),
         None => (setup.clone(), None),

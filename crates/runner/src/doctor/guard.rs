@@ -8,15 +8,17 @@ use std::time::Duration;
 use runner_core::config::{ChildKind, Config, NetworkRule};
 use runner_sandbox::ProgramError;
 
-use super::blocked::{self, FolderContext, PathKind};
+use super::blocked;
 use super::breaks::{self, PlantedBreak};
 use super::guard_report;
 use super::{DoctorCheck, DoctorVerdict};
+use crate::base_trial::as_at_home;
 use crate::checkout::trial;
 use crate::checkout::trial::{GuardTrial, TrialEnd};
 use crate::checkout::{CleanCheckout, missing_variable};
 use crate::error::{ErrorCode, Result};
 use crate::git::Git;
+use crate::grants::{self, GrantContext};
 use crate::project::Project;
 use crate::run_context::RunContext;
 use crate::step::containment::Containment;
@@ -355,10 +357,16 @@ fn inside_check(
     }
 }
 
-/// Which folder to add, found out from what the guard printed.
+/// What to do, found out from what the guard printed.
 fn remedy_inside(config: &Config, git: &Git, ran: &DoctorRunOutput) -> String {
     let log = String::from_utf8_lossy(&ran.trial.log);
-    let denied = blocked::denied_paths(&log);
+    let context = GrantContext::of(config, git.root(), &[&ran.place]);
+    // Without mounts a private home has a path of its own.
+    let log = match &context.home {
+        Some(home) => as_at_home(&log, &std::env::temp_dir(), home),
+        None => log.into_owned(),
+    };
+    let denied = grants::denied_paths(&log);
     let own = [git.git_dir(), git.common_dir()];
     let runner_dir = ran.place.join(".runner");
     let closed = |path: &PathBuf| {
@@ -370,48 +378,18 @@ fn remedy_inside(config: &Config, git: &Git, ran: &DoctorRunOutput) -> String {
             path.display()
         );
     }
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let path_var = std::env::var_os("PATH").unwrap_or_default();
-    let on_path: Vec<PathBuf> = std::env::split_paths(&path_var).collect();
-    let folder_context = FolderContext {
-        home: home.as_deref(),
-        on_path: &on_path,
-        kind: &|path| {
-            let meta = path.metadata().ok()?;
-            Some(if meta.is_dir() {
-                PathKind::Folder
-            } else {
-                PathKind::File
-            })
-        },
-    };
-    let root = git.root();
     // Writable in any run, or never.
-    let settled = [&ran.place, root]
+    let settled = [&ran.place, git.root()]
         .into_iter()
         .chain(["/proc", "/sys", "/dev"].map(Path::new));
     let settled: Vec<&Path> = settled.collect();
     let is_settled = |path: &Path| settled.iter().any(|folder| path.starts_with(folder));
-    let mut wanted: Vec<PathBuf> = denied
-        .iter()
-        .filter(|path| path.starts_with(blocked::SHARED_MEMORY) || !is_settled(path))
-        .map(|path| folder_context.folder_for(path))
+    let wanted: Vec<PathBuf> = denied
+        .into_iter()
+        .filter(|path| path.starts_with(grants::SHARED_MEMORY) || !is_settled(path))
         .collect();
-    wanted.sort();
-    wanted.dedup();
-    blocked::remedy(
-        &allowed(config, home.as_deref(), root),
-        &wanted,
-        &folder_context,
-    )
-}
-
-/// What `[sandbox] writable` comes to now.
-fn allowed(config: &Config, home: Option<&Path>, root: &Path) -> Vec<PathBuf> {
-    let named = config.sandbox.writable_for(ChildKind::Guard);
-    named
-        .filter_map(|text| runner_sandbox::expand_home(text, home, root).ok())
-        .collect()
+    let guard = config.sandbox.opened(ChildKind::Guard);
+    blocked::remedy(&wanted, (&guard.writable, &guard.readable), &context)
 }
 
 /// Names variables that the guard says it lacks, and that the user's shell has.
@@ -432,7 +410,7 @@ fn left_check(left: &[String]) -> DoctorCheck {
         verdict: DoctorVerdict::Warn,
         message: format!("files that git sees: {}", trial::some_of(left)),
         remedy: Some(
-            "add them to .gitignore: no commit takes them in, but they lie about in your checkout when you run the guard"
+            "add them to .gitignore, or let the guard write below $TMPDIR: they lie in a clean checkout and come into no commit"
                 .to_owned(),
         ),
     }

@@ -13,7 +13,8 @@ pub(super) fn tests_check(tests: &TestEvidence) -> DoctorCheck {
         return DoctorCheck::warn(
             NAME,
             "its report of tests is not understood: its exit code alone says that they ran",
-            "let it print the report of pytest, unittest, cargo, nextest, go, jest or vitest, if it uses one of them",
+            "let it print the report of pytest, unittest, cargo, nextest, go, jest, vitest or `node --test`, if it uses one of them, or write one in \
+             JUnit's format and name it in [guard] junit",
         );
     }
     let tools = tests.tools.iter().map(|(tool, found)| {

@@ -18,13 +18,14 @@ mod project;
 mod promises;
 mod sandbox;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use runner_core::config::{Config, SandboxMode};
 use runner_core::paths;
 
 use crate::error::{Error, ErrorCode, Result};
 use crate::git::Git;
+use crate::grants;
 use crate::project::Project;
 use crate::run_context::RunContext;
 use crate::search_path::own_search_path;
@@ -168,15 +169,22 @@ pub fn doctor(
     let gaps = chosen.as_ref().map_or_else(Vec::new, |mechanism| {
         step::promises::gaps(effective, mechanism, &support)
     });
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let hidden = home.as_deref().map_or_else(Vec::new, |home| {
+        step::hidden_paths::hidden_places(home, &|name| std::env::var_os(name))
+    });
+    let entries = grants::opened_entries(sandbox, home.as_deref(), place);
     checks.extend(promises::checks(promises::PromiseFacts {
         mechanism: chosen.as_ref(),
         gaps: &gaps,
+        has_bubblewrap: support.bubblewrap.is_ok(),
         is_required: sandbox.mode == SandboxMode::Required,
         has_layers: promises::has_layers(chosen.as_ref()),
         opened: &sandbox::opened_here(sandbox, place),
         hidden: &sandbox.hidden,
+        secrets: &grants::opened_secrets(&entries, &hidden),
     }));
-    checks.extend(sandbox::setup_token(effective));
+    checks.extend(sandbox::setup_token(effective, place));
     checks.extend(sandbox::entries(sandbox, place));
     checks.extend(network::checks(effective, &support));
     let means = crate::limits::GroupMeans::of_this_process();

@@ -7,6 +7,9 @@ use runner_sandbox::Mechanism;
 use super::DoctorCheck;
 use crate::step::promises::PromiseGap;
 
+/// The promise that secrets are hidden.
+const READING: &str = "reading";
+
 /// What is known of the machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PromiseFacts<'a> {
@@ -14,6 +17,8 @@ pub(super) struct PromiseFacts<'a> {
     pub(super) mechanism: Option<&'a Mechanism>,
     /// What is not kept.
     pub(super) gaps: &'a [PromiseGap],
+    /// Whether bubblewrap works here, wanted or not.
+    pub(super) has_bubblewrap: bool,
     /// Whether changes can be laid over the caches of verdicts.
     pub(super) has_layers: bool,
     /// Whether a promise that is not kept is in the way of a run.
@@ -22,6 +27,8 @@ pub(super) struct PromiseFacts<'a> {
     pub(super) opened: &'a [String],
     /// What it hides besides.
     pub(super) hidden: &'a [String],
+    /// What of that is hidden otherwise.
+    pub(super) secrets: &'a [String],
 }
 
 /// The lines: what is kept, or what children can do instead.
@@ -32,7 +39,11 @@ pub(super) fn checks(facts: PromiseFacts<'_>) -> Vec<DoctorCheck> {
             return vec![DoctorCheck::warn(
                 "promises",
                 "without a sandbox none is kept: agent, setup and guard read your keys, write your files and share your caches",
-                "set [sandbox] mode = \"auto\", and install bubblewrap",
+                if facts.has_bubblewrap {
+                    "set [sandbox] mode = \"auto\""
+                } else {
+                    "set [sandbox] mode = \"auto\", and install bubblewrap"
+                },
             )];
         }
         Some(Mechanism::Landlock) => false,
@@ -40,7 +51,7 @@ pub(super) fn checks(facts: PromiseFacts<'_>) -> Vec<DoctorCheck> {
     };
     let kept = [
         (
-            "reading",
+            READING,
             if is_full {
                 "your keys, logins and histories and the runner's own files are not there for them"
             } else {
@@ -105,6 +116,14 @@ pub(super) fn checks(facts: PromiseFacts<'_>) -> Vec<DoctorCheck> {
 impl PromiseFacts<'_> {
     fn line(self, name: &'static str, kept: &str) -> DoctorCheck {
         match self.gaps.iter().find(|gap| gap.promise == name) {
+            None if name == READING && !self.secrets.is_empty() => DoctorCheck::warn(
+                name,
+                format!(
+                    "{kept}; but the config opens what is hidden otherwise: {}",
+                    self.secrets.join(", ")
+                ),
+                "take out what nothing needs, or open it to the one child that does",
+            ),
             None => DoctorCheck::ok(name, kept),
             Some(gap) if self.is_required => DoctorCheck::fail(name, gap.message, gap.remedy),
             Some(gap) => DoctorCheck::warn(name, gap.message, gap.remedy),
@@ -164,10 +183,12 @@ mod tests {
                 let found = checks(PromiseFacts {
                     mechanism: Some(&mechanism),
                     gaps,
+                    has_bubblewrap: true,
                     has_layers: true,
                     is_required,
                     opened: &opened,
                     hidden: &hidden,
+                    secrets: &[],
                 });
                 let reading = "but for what `opened` names; the config hides ~/private, too";
                 assert!(found[0].message.ends_with(reading), "{}", found[0].message);
@@ -179,13 +200,26 @@ mod tests {
         let facts = |mechanism| PromiseFacts {
             mechanism,
             gaps: &[],
+            has_bubblewrap: false,
             has_layers: false,
             is_required: false,
             opened: &opened,
             hidden: &hidden,
+            secrets: &opened,
         };
+        let open = checks(facts(Some(&Mechanism::Landlock)));
+        assert_eq!((open[0].name, open[0].verdict), ("reading", Warn));
+        assert!(open[0].message.ends_with("~/.ssh (read by all)"));
         let none = checks(facts(Some(&Mechanism::None)));
         assert_eq!((none[0].name, none[0].verdict), ("promises", Warn));
+        for (has_bubblewrap, expected) in [(true, false), (false, true)] {
+            let off = checks(PromiseFacts {
+                has_bubblewrap,
+                ..facts(Some(&Mechanism::None))
+            });
+            let remedy = off[0].remedy.as_deref().unwrap_or_default();
+            assert_eq!(remedy.contains("install bubblewrap"), expected, "{remedy}");
+        }
         assert!(checks(facts(None)).is_empty());
     }
 }

@@ -9,6 +9,10 @@ use super::{DoctorCheck, DoctorVerdict};
 use crate::checkout::missing_variable::looks_secret;
 use crate::checkout::setup_parts;
 use crate::checkout::trial::some_of;
+use crate::files;
+
+/// The largest file of settings that is looked at.
+const MAX_SETTINGS: u64 = 1 << 20;
 
 /// Both mechanisms, and the choice.
 pub(super) fn checks(config: &SandboxConfig, support: &SandboxSupport) -> Vec<DoctorCheck> {
@@ -77,8 +81,8 @@ fn choice(mode: SandboxMode, support: &SandboxSupport) -> DoctorCheck {
     }
 }
 
-/// Whether code of packages gets a token that setup is given.
-pub(super) fn setup_token(config: &Config) -> Option<DoctorCheck> {
+/// Whether code of packages, or what files of the project name, gets a token that setup is given.
+pub(super) fn setup_token(config: &Config, place: &Path) -> Option<DoctorCheck> {
     const NAME: &str = "setup_token";
     let setup = &config.workspace.setup;
     let tokens = setup_parts::tokens(config, looks_secret);
@@ -86,7 +90,17 @@ pub(super) fn setup_token(config: &Config) -> Option<DoctorCheck> {
         return None;
     }
     let (command, tokens) = (setup.join(" "), some_of(&tokens));
+    let has_code = |path: &&&str| {
+        let text = files::read_regular(&place.join(path), MAX_SETTINGS);
+        text.is_ok_and(|text| setup_parts::names_code(path, &String::from_utf8_lossy(&text)))
+    };
+    let named = setup_parts::code_files(setup).iter().find(has_code);
     Some(match setup_parts::parts(setup) {
+        Some(_) if let Some(path) = named => DoctorCheck::warn(
+            NAME,
+            format!("code that {path} names has {tokens} while `{command}` fetches"),
+            "take it out of there if it is not yours; setup fails where a session changes that file",
+        ),
         Some(_) => DoctorCheck::ok(
             NAME,
             format!(
@@ -272,15 +286,20 @@ mod tests {
     #[test]
     fn who_gets_the_token_of_setup() {
         let token = "\n[sandbox.setup]\nreadable = [\"~/.npmrc\"]\n";
+        let place = tempfile::tempdir().unwrap();
         let verdict = |setup: &str, rest: &str| {
             let text = format!("[workspace]\nsetup = {setup}\n{rest}");
-            setup_token(&Config::parse(&text).unwrap()).map(|check| check.verdict)
+            setup_token(&Config::parse(&text).unwrap(), place.path()).map(|check| check.verdict)
         };
         let npm = "[\"npm\", \"ci\"]";
         assert_eq!(verdict(npm, ""), None);
         assert_eq!(verdict("[]", token), None);
         assert_eq!(verdict(npm, token), Some(DoctorVerdict::Ok));
         assert_eq!(verdict("\"npm ci\"", token), Some(DoctorVerdict::Warn));
+        std::fs::write(place.path().join(".npmrc"), "save-exact=true\n").unwrap();
+        assert_eq!(verdict(npm, token), Some(DoctorVerdict::Ok));
+        std::fs::write(place.path().join(".npmrc"), "script-shell=./x\n").unwrap();
+        assert_eq!(verdict(npm, token), Some(DoctorVerdict::Warn));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use runner_core::text::cut_front;
 
 use super::{InitReport, setup};
 use crate::base_trial::comparison::is_production;
-use crate::base_trial::{BaseProblem, BaseTrial, BaseVerdict};
+use crate::base_trial::{self, BaseProblem, BaseTrial, BaseVerdict};
 use crate::checkout::caches::CacheFill;
 use crate::checkout::trial::{self, GuardTrial, TrialEnd};
 use crate::checkout::{CleanCheckout, missing_variable};
@@ -84,6 +84,8 @@ pub enum InitTrialEnd {
     TimedOut(u64),
     /// It could not run; a lowercase fragment says why.
     CannotRun(String),
+    /// The file that defines it is missing, which a session can write; a sentence says so.
+    NotThereYet(String),
     /// Nothing was tried; a lowercase fragment says why.
     Skipped(String),
 }
@@ -95,6 +97,7 @@ impl InitTrialEnd {
             InitTrialEnd::Green => "green",
             InitTrialEnd::Red(_) | InitTrialEnd::TimedOut(_) => "red",
             InitTrialEnd::CannotRun(_) => "cannot_run",
+            InitTrialEnd::NotThereYet(_) => "unknown",
             InitTrialEnd::Skipped(_) => "skipped",
         }
     }
@@ -148,6 +151,12 @@ fn try_at_head(report: &InitReport, context: &mut RunContext<'_>) -> Result<Init
         offline(&git, &commit, (&report.root, config), &mut found, context)?;
         return Ok(found);
     }
+    if !is_setup_failure(&trial.end)
+        && let Some(words) = not_there_yet(&git, &commit, config)?
+    {
+        found.end = InitTrialEnd::NotThereYet(words);
+        return Ok(found);
+    }
     for secret in secrets(&git).into_iter().take(MAX_SECRETS) {
         let mut with = config.clone();
         with.workspace.include.push(secret.clone());
@@ -172,6 +181,25 @@ fn try_at_head(report: &InitReport, context: &mut RunContext<'_>) -> Result<Init
     }
     found.hint = Some(remedy(&git, config, &trial));
     Ok(found)
+}
+
+/// What is told of a guard whose own file is missing, as `start` would say it.
+fn not_there_yet(git: &Git, commit: &str, config: &Config) -> Result<Option<String>> {
+    let containment = Containment::choose(config)?;
+    let base = BaseTrial {
+        git,
+        config,
+        containment: &containment,
+        commit,
+        history: commit,
+        fill: CacheFill::All,
+    };
+    let file = base.missing_guard_file()?;
+    Ok(file.map(|file| base_trial::not_there_yet(&config.guard.command, &file)))
+}
+
+fn is_setup_failure(end: &TrialEnd) -> bool {
+    matches!(end, TrialEnd::NotStarted(why) if why.starts_with("cannot run: setup"))
 }
 
 /// Why no session could make the guard green, where that is so: as `start` would say.
@@ -313,7 +341,7 @@ fn remedy(git: &Git, config: &Config, trial: &GuardTrial) -> String {
         )
     };
     match &trial.end {
-        TrialEnd::NotStarted(why) if why.starts_with("cannot run: setup") => {
+        end if is_setup_failure(end) => {
             format!("correct [workspace] setup in .runner/state/config.toml{fresh}")
         }
         TrialEnd::NotStarted(_) | TrialEnd::Exited(126 | 127) => {

@@ -29,6 +29,7 @@ use crate::run::recover;
 use crate::run::refs;
 use crate::run_context::{RunContext, RunProgress};
 use crate::state::log::{EventLog, RUN_LANDED};
+use crate::state::recorded_files;
 use crate::state::runs;
 use crate::state::runs::{KnownRun, LandingCommit, RunBase, full_name};
 use crate::step::containment::ContainmentChoice;
@@ -178,12 +179,16 @@ pub fn land(
         on_run_branch: status.branch.as_deref() == Some(&run.branch()),
         again: options.command(),
     };
-    let report = landing.land(base.as_ref(), &trees, options, context)?;
-    EventLog::of(&project.run_folder(&run.run_id)).note_commit(
-        &context.clock.stamp(),
-        RUN_LANDED,
-        &report.tip,
-    );
+    let landed = landing.land(base.as_ref(), &trees, options, context);
+    if let Ok(report) = &landed {
+        let events = EventLog::of(&project.run_folder(&run.run_id));
+        events.note_commit(&context.clock.stamp(), RUN_LANDED, &report.tip);
+    }
+    let made = landed.as_ref().ok();
+    let made = made.filter(|report| report.landed == LandOutcome::Now);
+    let made = made.map(|report| report.commit.as_str());
+    recorded_files::record_run(&project, &run.run_id, made);
+    let report = landed?;
     if !report.partial {
         follow_branch::end_run(&project, &git, &run.run_id)?;
         refs::return_to(&git, &run.run_id)?;

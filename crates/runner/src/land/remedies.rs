@@ -13,7 +13,7 @@ use crate::base_trial::guard_file;
 use crate::checkout::guard_changes;
 use crate::checkout::trial;
 use crate::error::{Error, ErrorCode, Result};
-use crate::original_tests;
+use crate::original_tests::{self, fewer_tests};
 use crate::run_context::RunContext;
 use crate::state::branch_record::BranchRecord;
 use crate::state::runs::RunBase;
@@ -164,11 +164,7 @@ impl Lander<'_> {
                 );
             }
         }
-        if difference.fewer > 0 {
-            let text = format!(
-                "{} fewer tests ran than where the run began",
-                difference.fewer
-            );
+        if let Some(text) = fewer_tests(difference.fewer) {
             note(context, &text);
         }
         if known.is_empty() && tests.is_empty() {

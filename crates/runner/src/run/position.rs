@@ -115,28 +115,32 @@ pub fn position_words(project: &Project) -> Result<Option<String>> {
 
 /// Where a checkout stands, seen from a run.
 fn position_of(git: &Git, run_id: &str) -> Result<CheckoutPosition> {
-    let landed = || -> Result<Option<CheckoutPosition>> {
-        let landing = runs::landing_of(git, run_id)?;
-        Ok(landing.map(|landing| CheckoutPosition::Landed {
-            branch: landing.branch,
-            commit: landing.commit,
-        }))
-    };
     if current::on_branch(git)?.as_deref() == Some(run_id) {
         return match on_branch(git, run_id)? {
-            CheckoutPosition::UpToDate => Ok(landed()?.unwrap_or(CheckoutPosition::UpToDate)),
+            CheckoutPosition::UpToDate => {
+                Ok(landed(git, run_id)?.unwrap_or(CheckoutPosition::UpToDate))
+            }
             position => Ok(position),
         };
     }
     if refs::is_left(git, run_id)? {
         return Ok(CheckoutPosition::Left(run_id.to_owned()));
     }
-    if let Some(landed) = landed()? {
+    if let Some(landed) = landed(git, run_id)? {
         return Ok(landed);
     }
     let head = git.head_ref()?;
     let branch = head.and_then(|it| it.strip_prefix("refs/heads/").map(str::to_owned));
     Ok(CheckoutPosition::Elsewhere(branch))
+}
+
+/// Where a run has landed, if all of it has.
+fn landed(git: &Git, run_id: &str) -> Result<Option<CheckoutPosition>> {
+    let landing = runs::landing_of(git, run_id)?;
+    Ok(landing.map(|landing| CheckoutPosition::Landed {
+        branch: landing.branch,
+        commit: landing.commit,
+    }))
 }
 
 /// Where a checkout of the run's branch stands.
@@ -183,6 +187,11 @@ pub fn catch_up(project: &Project) -> Result<CatchUpReport> {
         position,
         CheckoutPosition::Ahead(_) | CheckoutPosition::Rewritten(_)
     );
+    let note = if is_moved {
+        position.words()
+    } else {
+        landed(&git, &run_id)?.and_then(|landed| landed.words())
+    };
     Ok(CatchUpReport {
         behind: match position {
             CheckoutPosition::Behind { commits, .. } => commits,
@@ -190,7 +199,7 @@ pub fn catch_up(project: &Project) -> Result<CatchUpReport> {
         },
         // What a person did to the branch is taken in, and in nobody's way.
         in_the_way: if is_moved { Vec::new() } else { in_the_way },
-        note: position.words().filter(|_| is_moved),
+        note,
         run_id,
     })
 }

@@ -22,6 +22,7 @@ use crate::state;
 use crate::state::branch_record::BranchRecord;
 use crate::state::log::Journal;
 use crate::state::recorded_files;
+use crate::state::runs;
 
 /// What came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +107,25 @@ pub fn replay(project: &Project, run: Option<&str>) -> Result<ReplayReport> {
             }
         }
     }
+    if report.difference.is_none() {
+        report.difference = run_difference(project, &run_id);
+    }
     Ok(report)
+}
+
+/// What of the run's own files is not as a command left it, or as the commits say that landed it.
+fn run_difference(project: &Project, run_id: &str) -> Option<String> {
+    let git = Git::open(project.root()).ok()?;
+    let log_of = |commit: &str| {
+        let message = git.line(&["log", "-1", "--format=%B", commit, "--"]).ok()?;
+        message::trailer(&message, "Runner-Guard-Log").map(str::to_owned)
+    };
+    let landings = runs::landings(&git, run_id, None, None).unwrap_or_default();
+    let logs: Vec<String> = landings
+        .iter()
+        .filter_map(|it| log_of(&it.commit))
+        .collect();
+    recorded_files::run_difference(&project.run_folder(run_id), log_of, &logs)
 }
 
 fn has_ended(folder: &Path) -> bool {
@@ -135,11 +154,15 @@ fn one(
             commit.get(..12).unwrap_or(commit)
         ));
     }
-    compare_end(folder)?;
+    let has_hash = compare_end(folder)?;
     let read = |name: &str| files::read_regular(&folder.join(name), tree::MAX_BYTES).ok();
     let meta_bytes = read("meta.json").ok_or("meta.json is missing")?;
     let meta: IterationMeta =
         serde_json::from_slice(&meta_bytes).map_err(|error| format!("meta.json: {error}"))?;
+    // Whoever records files has written the hash, too.
+    if !has_hash && !meta.files.is_empty() {
+        return Err("journal.jsonl does not say in its last line what was before".to_owned());
+    }
     if meta.run_id != run_id || meta.iter != iter {
         return Err(format!(
             "meta.json is of run {} iteration {}",
@@ -283,8 +306,8 @@ fn compare_meta(meta: &IterationMeta, outcome: &Outcome<'_>) -> Result<(), Strin
     )
 }
 
-/// The journal is whole, and what its last line says of the others.
-fn compare_end(folder: &Path) -> Result<(), String> {
+/// The journal is whole, and what its last line says of the others. Whether it says anything.
+fn compare_end(folder: &Path) -> Result<bool, String> {
     let bytes = files::read_regular(&Journal::path(folder), journal::MAX_BYTES as u64)
         .map_err(|error| format!("journal.jsonl: {error}"))?;
     let records = journal::parse(&bytes);
@@ -303,7 +326,7 @@ fn compare_end(folder: &Path) -> Result<(), String> {
         Some(recorded) if *recorded != sha256_hex(&bytes[..before]) => {
             Err("journal.jsonl is not what its last line says".to_owned())
         }
-        _ => Ok(()),
+        recorded => Ok(recorded.is_some()),
     }
 }
 

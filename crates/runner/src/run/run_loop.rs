@@ -21,6 +21,7 @@ use crate::run::recover;
 use crate::run_context::{RunContext, RunProgress};
 use crate::state;
 use crate::state::log::EventLog;
+use crate::state::recorded_files;
 use crate::state::validate;
 use crate::state::validate::SelectResult;
 use crate::step::containment::ContainmentChoice;
@@ -168,6 +169,9 @@ fn run(
         more["error"] = json!({"code": error.code.as_str(), "message": error.message});
     }
     tell(project, context, run, "finished", more);
+    if let Some(run_id) = run {
+        recorded_files::record_run(project, run_id, None);
+    }
     result
 }
 

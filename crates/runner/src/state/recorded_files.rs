@@ -1,4 +1,5 @@
-//! The files of an iteration, as they were when it was decided: replay compares them.
+//! The files of an iteration, as they were when it was decided, and those of its run, as a command
+//! left them: replay compares them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,8 +12,12 @@ use runner_core::digest::sha256_hex;
 use runner_core::meta::RecordedEvents;
 use runner_core::text::escape_path;
 
+use serde::{Deserialize, Serialize};
+
 use super::log::EventLog;
 use crate::files;
+use crate::project::Project;
+use crate::step::read_meta;
 
 /// Larger files are compared by their size: a session can make them as large as the disk.
 const MAX_HASHED: u64 = 64 << 20;
@@ -171,4 +176,102 @@ fn part(run_folder: &Path, from: u64, to: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(len).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 == len).then_some(bytes)
+}
+
+/// The file that says how a command left the files of a run.
+const RUN_RECORD: &str = "recorded.json";
+
+/// The largest such file.
+const MAX_RECORD: u64 = 1 << 20;
+
+/// What the guard printed about the result that landed.
+const LAND_LOG: &str = "land-guard.log";
+
+/// The files of a run beside its iterations.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct RunRecord {
+    /// The logs of landings by name, each with its hash.
+    files: BTreeMap<String, String>,
+    /// The end of `events.jsonl`, which no iteration answers for.
+    #[serde(default)]
+    events: Option<RecordedEvents>,
+    /// The commit that the log of the guard is about, if the run landed then.
+    #[serde(default)]
+    landing: Option<String>,
+}
+
+/// Writes down how a command leaves the files of a run; `landing`: the commit that it made. Where
+/// that fails, replay has less to compare.
+pub(crate) fn record_run(project: &Project, run_id: &str, landing: Option<&str>) {
+    let folder = project.run_folder(run_id);
+    let numbers = project.iteration_numbers(run_id).into_iter().rev();
+    let mut metas = numbers.filter_map(|iter| read_meta(&project.iteration(run_id, iter)));
+    let earlier = metas.find_map(|meta| meta.events);
+    let files: BTreeMap<String, String> = logs_of_landings(&folder)
+        .into_iter()
+        .filter_map(|name| Some((name.clone(), describe(&folder.join(name))?)))
+        .collect();
+    // The landing of an earlier command, as long as the log is of that.
+    let before = read_record(&folder).unwrap_or_default();
+    let is_same = before.files.get(LAND_LOG) == files.get(LAND_LOG);
+    let record = RunRecord {
+        events: record_events(&folder, earlier.as_ref()),
+        landing: landing
+            .map(str::to_owned)
+            .or(before.landing.filter(|_| is_same)),
+        files,
+    };
+    // Strings and numbers alone: there is nothing that could fail.
+    let bytes = serde_json::to_vec(&record).unwrap_or_default();
+    if folder.is_dir() {
+        let _ = files::write_whole(&folder.join(RUN_RECORD), &bytes);
+    }
+}
+
+/// The first file of a run that is not as a command left it, in words. `log_of`: the hash that a
+/// commit gives for the log of its guard; `landings`: those of all landings.
+pub(crate) fn run_difference(
+    folder: &Path,
+    log_of: impl Fn(&str) -> Option<String>,
+    landings: &[String],
+) -> Option<String> {
+    let differs = || {
+        Some(format!(
+            "{LAND_LOG} is not what the commit that landed says"
+        ))
+    };
+    let log = describe(&folder.join(LAND_LOG));
+    let Some(record) = read_record(folder) else {
+        // Written by an earlier version, or removed: the commits still say it.
+        let is_known = log.is_none_or(|log| landings.contains(&log));
+        return if is_known || landings.is_empty() {
+            None
+        } else {
+            differs()
+        };
+    };
+    if let Some(events) = &record.events
+        && !has_events(folder, events)
+    {
+        return Some("events.jsonl is not what was recorded at its end".to_owned());
+    }
+    let landed = record.landing.as_deref().and_then(log_of);
+    if landed.is_some() && landed != log {
+        return differs();
+    }
+    difference(folder, &record.files)
+}
+
+fn read_record(folder: &Path) -> Option<RunRecord> {
+    let bytes = files::read_regular(&folder.join(RUN_RECORD), MAX_RECORD).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// The names of the logs that landings leave in a run's folder.
+fn logs_of_landings(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names
+        .filter(|name| name.starts_with("land-") && name.ends_with(".log"))
+        .collect()
 }

@@ -226,8 +226,28 @@ pub(crate) fn landed_as(git: &Git, run: &KnownRun) -> Result<Option<LandingCommi
         return Ok(None);
     }
     let base = base_of(git, &run.run_id, &run.tip)?;
-    let landings = landings(git, &run.run_id, base.as_ref(), None)?;
-    Ok(landings.into_iter().find(|landing| landing.tip == run.tip))
+    landed_at(git, &run.run_id, base.as_ref(), &run.tip)
+}
+
+/// Where a run has landed up to a commit: on the branch that it began from, if it is there, and not
+/// on one that was made from that since.
+pub(crate) fn landed_at(
+    git: &Git,
+    run_id: &str,
+    base: Option<&RunBase>,
+    tip: &str,
+) -> Result<Option<LandingCommit>> {
+    let find = |target: Option<&str>| -> Result<Option<LandingCommit>> {
+        let landings = landings(git, run_id, base, target)?;
+        Ok(landings.into_iter().find(|landing| landing.tip == tip))
+    };
+    if let Some(base) = base
+        && git.commit_of(&full_name(&base.branch))?.is_some()
+        && let Some(landing) = find(Some(&base.branch))?
+    {
+        return Ok(Some(landing));
+    }
+    find(None)
 }
 
 /// The commit that a run landed as, all of it.

@@ -97,14 +97,10 @@ impl ReadingInput<'_> {
             rules.replaced = replaced_settings(places.settings(), home);
         }
         rules.sockets.extend_from_slice(self.named_sockets);
-        rules.hidden.extend_from_slice(&rules.sockets);
         for text in self.config.sandbox.readable_for(self.kind) {
             let path = expand_home(text, self.home, self.project).map_err(|message| {
                 Error::new(ErrorCode::Config, format!("[sandbox] readable: {message}"))
             })?;
-            rules
-                .replaced
-                .retain(|(place, _)| !place.starts_with(&path));
             rules.in_sight.push(path);
         }
         // What is started can be read wherever it lies, and so can the files that it is given.
@@ -113,14 +109,15 @@ impl ReadingInput<'_> {
             let named = words.filter(|path| path.is_absolute() && path.is_file());
             rules.in_sight.extend(named);
         }
-        // Opened as a whole: what lies below it is meant, too.
         let mut opened = rules.in_sight.clone();
         for text in self.config.sandbox.writable_for(self.kind) {
             opened.extend(expand_home(text, self.home, self.project));
         }
-        let is_hidden = |path: &PathBuf| !opened.iter().any(|it| path.starts_with(it));
-        rules.hidden.retain(is_hidden);
-        rules.sockets.retain(is_hidden);
+        rules.hidden = still_hidden(rules.hidden, &opened);
+        rules.replaced.retain(|(place, _)| !opened.contains(place));
+        let is_closed = |path: &PathBuf| !opened.iter().any(|it| path.starts_with(it));
+        rules.sockets.retain(is_closed);
+        rules.hidden.extend_from_slice(&rules.sockets);
         // With another network or none, nobody answers who could be asked.
         let resolves = *self.config.sandbox.network.rule(self.kind) == NetworkRule::Open;
         rules.in_sight.extend(beside_sockets(resolves));
@@ -179,6 +176,23 @@ fn replaced_settings(
         replaced.extend(seen.map(|seen| (path, seen)));
     }
     replaced
+}
+
+/// What stays hidden of these places where a config opens paths. A place is opened as a whole by an
+/// entry for itself alone: whoever opens a folder around it did not mean what is secret in it.
+fn still_hidden(hidden: Vec<PathBuf>, opened: &[PathBuf]) -> Vec<PathBuf> {
+    let is_open = |path: &PathBuf| opened.contains(path);
+    let named: Vec<PathBuf> = hidden.iter().filter(|it| is_open(it)).cloned().collect();
+    // Such as the key in a folder of keys: it is a part of the place that was named.
+    let is_part = |path: &PathBuf| named.iter().any(|place| path.starts_with(place));
+    hidden.into_iter().filter(|it| !is_part(it)).collect()
+}
+
+/// Every place that is hidden from some child, or seen without its tokens, if it is there.
+pub(crate) fn hidden_places(home: &Path, var: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+    let places = SecretPlaces { home, var };
+    let settings = places.settings().into_iter().map(|(path, _)| path);
+    [places.hidden(), places.logins(), settings.collect()].concat()
 }
 
 #[cfg(test)]
@@ -254,6 +268,42 @@ mod tests {
                 error.message
             );
         }
+    }
+
+    #[test]
+    fn what_is_secret_in_a_folder_that_is_opened_stays_hidden() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = temp.path();
+        std::fs::write(home.join(".npmrc"), "a=b\n//r/:_authToken=x\n").unwrap();
+        for (entry, hidden, open, has_token) in [
+            ("~", &[".ssh", ".config/gh", ".kube"][..], &[][..], false),
+            ("~/.config", &[".ssh", ".config/gh"], &[], false),
+            (
+                "~/.config/gh",
+                &[".ssh", ".config/op"],
+                &[".config/gh"],
+                false,
+            ),
+            // A part of it: the rest is still hidden.
+            ("~/.kube/config", &[".kube"], &[], false),
+            ("~/.npmrc", &[".ssh"], &[], true),
+        ] {
+            for key in ["readable", "writable"] {
+                let text = format!("[sandbox.guard]\n{key} = [\"{entry}\"]\n");
+                let rules = rules(&text, ChildKind::Guard, home);
+                let is_hidden = |path: &&&str| rules.hidden.contains(&home.join(path));
+                assert!(hidden.iter().all(|it| is_hidden(&it)), "{key} {entry}");
+                assert!(!open.iter().any(|it| is_hidden(&it)), "{key} {entry}");
+                assert_eq!(rules.replaced.is_empty(), has_token, "{key} {entry}");
+            }
+        }
+        let keys = [
+            home.join(".aws"),
+            home.join(".aws/credentials"),
+            home.join(".ssh"),
+        ];
+        let left = still_hidden(keys.to_vec(), &[home.join(".aws")]);
+        assert_eq!(left, [home.join(".ssh")]);
     }
 
     #[test]

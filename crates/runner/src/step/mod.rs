@@ -15,7 +15,7 @@ pub(crate) mod file_image;
 pub(crate) mod foreign_policy;
 mod guard;
 pub(crate) mod head_files;
-mod hidden_paths;
+pub(crate) mod hidden_paths;
 mod inspect;
 mod iteration;
 mod left_out;

@@ -1,4 +1,4 @@
-//! `runner fleet`: many tasks at once, each in a work tree of its own.
+//! `runner fleet`: many tasks at once, each in a repository of its own.
 
 mod api;
 mod ask;

@@ -304,7 +304,7 @@ impl CheckoutPreparer<'_, '_> {
         }
         checkout.tree.write_git(None, commit)?;
         let contained = self.containment.is_on().then_some(self.containment);
-        match trial::set_up(checkout, self.config, contained, self.context)? {
+        match trial::set_up(checkout, self.user, self.config, contained, self.context)? {
             SetupEnd::Done(log) => self.setup_log.extend(log),
             SetupEnd::Failed(failed) => {
                 self.setup_log.extend(&failed.log);

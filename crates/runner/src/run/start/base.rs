@@ -3,7 +3,7 @@
 use runner_core::paths::is_state_path;
 
 use super::{Begin, StartUndo, check_outside};
-use crate::base_trial::{BaseTrial, BaseVerdict};
+use crate::base_trial::{BaseTrial, BaseVerdict, not_there_yet};
 use crate::checkout::trial::some_of;
 use crate::error::{Error, ErrorCode, Result};
 use crate::run_context::{RunContext, RunProgress};
@@ -121,11 +121,7 @@ fn decide(verdict: BaseVerdict, command: &[String]) -> Result<(GuardAtBase, Opti
             Ok((GuardAtBase::Fail, Some(note)))
         }
         BaseVerdict::Undefined(file) => {
-            let note = format!(
-                "the guard is not there yet: `{}` needs {file}, and no leaf passes until a session has written it",
-                command.join(" ")
-            );
-            Ok((GuardAtBase::Unknown, Some(note)))
+            Ok((GuardAtBase::Unknown, Some(not_there_yet(command, &file))))
         }
         BaseVerdict::Unable(problem) => {
             let message = format!(
