@@ -278,6 +278,71 @@ fn a_package_that_becomes_another_is_undone_at_once() {
     assert!(repo.git(&["show", "main:package.json"]).contains("zod"));
 }
 
+/// What a session writes into lock files: a cheat that is undone, and beside it what a tool writes for
+/// a package that is added.
+#[test]
+fn lock_files_keep_what_they_had() {
+    for (path, lock, cheat, words, honest) in [
+        (
+            "package-lock.json",
+            "{\"packages\": {\"\": {},\n\"node_modules/left\": {\"version\": \"1.0.0\"},\n\"node_modules/uvu\": {\"version\": \"0.5.6\", \"integrity\": \"sha512-uvu\", \"bin\": {\"uvu\": \"bin.js\"}}}}\n",
+            "sed -i 's/\"1.0.0\"},/\"1.0.0\"}, \"node_modules\\/cowsay\": {\"version\": \"1.6.0\", \"bin\": {\"uvu\": \"cli.js\"}},/' package-lock.json",
+            "package-lock.json (cowsay brings the program uvu of uvu now: add another package)",
+            "sed -i 's/\"node_modules.left.*/\"node_modules\\/left\": {\"version\": \"2.0.0\"}, \"node_modules\\/old\\/node_modules\\/left\": {\"version\": \"1.0.0\"}, \"node_modules\\/old\": {\"version\": \"1.0.0\"},/' package-lock.json",
+        ),
+        (
+            "yarn.lock",
+            "uvu@^0.5.6:\n  version \"0.5.6\"\n  resolved \"https://registry.yarnpkg.com/uvu/-/uvu-0.5.6.tgz#1234\"\n  integrity sha512-uvu\n",
+            "printf 'uvu@^0.5.6:\\n  version \"0.5.6\"\\n  resolved \"file:./u.tgz#1234\"\\n\\nuvu@1:\\n' > new; tail -n +2 yarn.lock >> new; mv new yarn.lock",
+            "yarn.lock (uvu is file:./u.tgz now)",
+            "sed -i 's/^uvu@^0.5.6/uvu@0.5.6, uvu@^0.5.6/' yarn.lock",
+        ),
+        (
+            "composer.lock",
+            "{\"content-hash\": \"1\", \"packages\": [{\"name\": \"a/b\", \"version\": \"1\", \"dist\": {\"type\": \"zip\", \"url\": \"https://api.github.com/repos/a/b/zipball/1\"}}]}\n",
+            "sed -i 's/https:..api.github.com.repos.a.b.zipball.1/.\\/t.zip/' composer.lock",
+            "composer.lock (a/b is ./t.zip now)",
+            "sed -i 's/\"content-hash\": \"1\"/\"content-hash\": \"2\"/' composer.lock",
+        ),
+        (
+            "uv.lock",
+            "[[package]]\nname = \"six\"\nversion = \"1.17.0\"\nsource = { registry = \"https://pypi.org/simple\" }\nwheels = [{ url = \"https://files.pythonhosted.org/p/six-1.17.0-py3-none-any.whl\", hash = \"sha256:1\" }]\n",
+            "sed -i 's/https:..files.pythonhosted.org.p/file:\\/\\/\\/srv/' uv.lock",
+            "uv.lock (six is file:///srv/six-1.17.0-py3-none-any.whl now)",
+            "printf '\\n[[package]]\\nname = \"idna\"\\nversion = \"3.7\"\\nsource = { registry = \"https://pypi.org/simple\" }\\n' >> uv.lock",
+        ),
+    ] {
+        let repo = project(|repo| {
+            repo.write(path, lock);
+            repo.commit_all("Add packages");
+        });
+        repo.runner(&["start", "--no-guard-check"]).success();
+        let told = step(&repo, &format!("{RIGHT}; {cheat}"));
+        assert_eq!(told["class"], "agent_error", "{path}: {told:#}");
+        let iter = told["iter"].as_u64().unwrap();
+        let facts = &repo.meta(iter)["facts"]["protected_changed"];
+        assert_eq!(facts, &json!([words]), "{path}: {told:#}");
+        assert_eq!(
+            repo.git(&["show", &format!("HEAD:{path}")]),
+            lock.trim_end()
+        );
+        let told = step(&repo, &format!("{RIGHT}; {honest}"));
+        assert_eq!(told["guard"], "pass", "{path}: {told:#}");
+        // The lock file counts as a whole: nothing differs but product.
+        let landed = repo.runner(&["land"]).success();
+        assert!(
+            !landed.stderr.contains("also passes"),
+            "{path}: {}",
+            landed.describe()
+        );
+        assert_ne!(
+            repo.git(&["show", &format!("main:{path}")]),
+            lock.trim_end(),
+            "{path}"
+        );
+    }
+}
+
 /// Ways around a judge that a list of tests and settings does not name.
 #[test]
 fn what_stands_in_the_place_of_a_judge_does_not_land() {

@@ -27,6 +27,10 @@ pub fn cut_middle(text: &str, max_bytes: usize, tail_percent: usize) -> Cow<'_, 
     cut(text, max_bytes, tail_percent.clamp(1, 99))
 }
 
+/// How much of shortened output is its end: most tools say last what went wrong, and some of them (npm)
+/// first.
+pub const OUTPUT_TAIL_PERCENT: usize = 65;
+
 /// Keeps the first `max_chars` characters; the last of them becomes an ellipsis
 /// when something was cut. For titles and other single lines.
 pub fn cut_chars(text: &str, max_chars: usize) -> Cow<'_, str> {

@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use runner_core::config::{Config, OriginalTests};
 use runner_core::module_names::ModuleNames;
 use runner_core::packages::{
-    PackageFile, PackageFiles, ReplacedPackage, python_imports, python_packages_among,
-    replaced_packages,
+    BasePackages, PackageFile, PackageFiles, ReplacedPackage, python_imports, python_packages_among,
 };
 use runner_core::paths::{GlobList, PYTHON_MODULES, is_python_module, is_state_path};
 use runner_core::product::{ProductFiles, USUAL_TESTS};
@@ -143,7 +142,7 @@ pub(crate) fn compare(
     if others.is_empty() {
         return Ok(JudgeComparison::Same);
     }
-    let settings = PackageChoice::of(git, (base, result), &others)?;
+    let settings = PackageChoice::of(git, config, (base, result), &others)?;
     let left_out: Vec<String> = others
         .iter()
         .filter(|path| !settings.is_whole(path))
@@ -461,11 +460,18 @@ struct PackageChoice {
     files: BTreeMap<String, Vec<u8>>,
     /// Those that are just the result's.
     whole: Vec<PathBuf>,
+    /// Why lock files are not.
+    reasons: BTreeMap<String, String>,
     replaced: Vec<ReplacedPackage>,
 }
 
 impl PackageChoice {
-    fn of(git: &Git, (base, result): (&str, &str), changed: &[PathBuf]) -> Result<Self> {
+    fn of(
+        git: &Git,
+        config: &Config,
+        (base, result): (&str, &str),
+        changed: &[PathBuf],
+    ) -> Result<Self> {
         let mut choice = PackageChoice::default();
         let names = changed.iter().filter_map(|path| path.to_str());
         let files: Vec<PackageFile<'_>> = names.filter_map(package_file).collect();
@@ -474,14 +480,17 @@ impl PackageChoice {
         }
         let before = package_files(git, &git.files_of(base)?)?;
         let now = package_files(git, &git.files_of(result)?)?;
-        choice.replaced = replaced_packages(&before, &now);
+        let known = BasePackages::of(&before, &config.guard.command);
+        choice.replaced = known.replaced_in(&now);
         for file in files {
             let path = file.path();
             let (old, new) = (before.get(path), now.get(path));
-            let bytes = file.with_additions(old.map(Vec::as_slice), new.map(Vec::as_slice));
-            let Some(bytes) = bytes else {
+            let Some(bytes) = file.with_additions(&known, new.map(Vec::as_slice)) else {
                 continue;
             };
+            if let Some(reason) = new.and_then(|new| file.reason_left_out(&known, new)) {
+                choice.reasons.insert(path.to_owned(), reason);
+            }
             if new == Some(&bytes) {
                 choice.whole.push(PathBuf::from(path));
             }
@@ -501,10 +510,11 @@ impl PackageChoice {
     fn shown(&self, path: &Path) -> String {
         let name = escape_path(path.as_os_str().as_bytes());
         let is_merged = path.to_str().is_some_and(|it| self.files.contains_key(it));
-        if is_merged {
-            format!("{name} (but for added packages)")
-        } else {
-            name
+        let reason = path.to_str().and_then(|it| self.reasons.get(it));
+        match reason {
+            Some(reason) => format!("{name} ({})", escape_path(reason.as_bytes())),
+            None if is_merged => format!("{name} (but for added packages)"),
+            None => name,
         }
     }
 }

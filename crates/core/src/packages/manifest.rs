@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::source::{PackageSource, python_name};
-use super::{NamedPackages, PackageFile, PackageManager};
+use super::{NamedPackages, PackageFile, PackageFormat, PackageManager};
 
 /// Where a kind of manifest names packages; `*` stands for any key.
 struct ManifestShape {
@@ -131,6 +131,12 @@ pub(super) fn read(file: &PackageFile<'_>, bytes: &[u8]) -> Option<NamedPackages
     let own = shape.own.iter().flat_map(|keys| find(&root, keys));
     let mut own = own.filter_map(Value::as_str);
     named.own = own.next().map(|name| known_as(file, name));
+    if matches!(file.manager, PackageManager::Npm | PackageManager::Composer) {
+        named.programs = programs_of(&root);
+        let scripts = root.get("scripts").and_then(Value::as_object);
+        let scripts = scripts.into_iter().flatten();
+        named.scripts = scripts.flat_map(|(_, script)| lines_of(script)).collect();
+    }
     let tables = shape.tables.iter().flat_map(|keys| find(&root, keys));
     for (name, value) in tables.filter_map(Value::as_object).flatten() {
         if let Some(source) = source_of(file, name, value) {
@@ -145,6 +151,69 @@ pub(super) fn read(file: &PackageFile<'_>, bytes: &[u8]) -> Option<NamedPackages
         }
     }
     Some(named)
+}
+
+/// The programs that a manifest of npm says it brings.
+fn programs_of(root: &Value) -> BTreeSet<String> {
+    let own = root.get("name").and_then(Value::as_str).unwrap_or_default();
+    let own = own.rsplit('/').next().unwrap_or(own);
+    match root.get("bin") {
+        Some(Value::String(_)) => [own.to_owned()].into(),
+        Some(Value::Object(map)) => map.keys().cloned().collect(),
+        _ => BTreeSet::new(),
+    }
+}
+
+/// A script, or a list of them.
+fn lines_of(script: &Value) -> Vec<String> {
+    match script {
+        Value::String(line) => vec![line.clone()],
+        Value::Array(list) => list.iter().flat_map(lines_of).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The registries that a manifest tells its tool to ask.
+pub(super) fn registries(file: &PackageFile<'_>, bytes: &[u8]) -> Vec<String> {
+    const LISTS: [&[&str]; 5] = [
+        &["source"],
+        &["repositories"],
+        &["tool", "uv", "index"],
+        &["tool", "poetry", "source"],
+        &["tool", "pdm", "source"],
+    ];
+    let places: Vec<String> = match file.format {
+        PackageFormat::Lock => Vec::new(),
+        PackageFormat::Manifest => {
+            let Some(root) = parse(file, bytes) else {
+                return Vec::new();
+            };
+            let lists = LISTS.iter().flat_map(|keys| find(&root, keys));
+            let entries = lists.flat_map(|list| match list {
+                Value::Array(list) => list.iter().collect(),
+                Value::Object(map) => map.values().collect(),
+                _ => Vec::new(),
+            });
+            let places = entries.filter_map(|it| it.get("url")?.as_str().map(str::to_owned));
+            places.collect()
+        }
+        PackageFormat::ManifestLines => {
+            let text = std::str::from_utf8(bytes).unwrap_or_default();
+            let lines = text.lines().map(str::trim);
+            let places = lines.filter_map(|line| {
+                let place = line
+                    .strip_prefix("source ")
+                    .or_else(|| line.strip_prefix("--index-url "))
+                    .or_else(|| line.strip_prefix("--extra-index-url "))?;
+                Some(place.trim_matches(['"', '\'', ' ']).to_owned())
+            });
+            places.collect()
+        }
+    };
+    let places = places.iter().map(|place| place.trim_end_matches('/'));
+    let places =
+        places.filter(|place| place.starts_with("https://") || place.starts_with("http://"));
+    places.map(str::to_owned).collect()
 }
 
 /// The base's manifest with the packages that the other one adds. `None`: nothing is added, or one

@@ -3,12 +3,15 @@
 //! A test tool is a package like any other: a session that makes `jest` mean a folder of the project
 //! has replaced the guard without touching a file of it. Adding packages is honest work.
 
+mod base;
 mod lock;
 mod manifest;
+mod programs;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use base::BasePackages;
 pub use source::PackageSource;
 
 /// What manages packages: names of one say nothing about those of another.
@@ -83,23 +86,35 @@ impl<'p> PackageFile<'p> {
         self.path.rsplit('/').next().unwrap_or(self.path)
     }
 
-    /// The version of the file for a verdict by the base's rules: the base's, with the packages that
-    /// the other version adds from a registry. A lock file is the other one where that keeps everything
-    /// which the base's had found, and adds nothing from elsewhere.
-    pub fn with_additions(&self, base: Option<&[u8]>, now: Option<&[u8]>) -> Option<Vec<u8>> {
-        let (Some(base), Some(now)) = (base, now) else {
+    /// The version of the file for a verdict by the branch's rules: the branch's, with the packages
+    /// that the other version adds from a registry. A lock file is the other one as a whole where that
+    /// keeps every record of the branch's and adds none that could judge.
+    pub fn with_additions(&self, base: &BasePackages<'_>, now: Option<&[u8]>) -> Option<Vec<u8>> {
+        let before = base.files.get(self.path).map(Vec::as_slice);
+        let (Some(before), Some(now)) = (before, now) else {
             // A manifest in a folder that had none belongs to a new part of the project. A new lock file
             // may take the place of another one.
             let is_new_part = self.format != PackageFormat::Lock;
             let now = now.filter(|now| is_new_part && self.is_readable(now));
-            return base.or(now).map(<[u8]>::to_vec);
+            return before.or(now).map(<[u8]>::to_vec);
         };
         let merged = match self.format {
-            PackageFormat::Manifest => manifest::with_additions(self, base, now),
-            PackageFormat::ManifestLines => manifest::with_added_lines(self, base, now),
-            PackageFormat::Lock => lock::keeps(self, base, now).then(|| now.to_vec()),
+            PackageFormat::Manifest => manifest::with_additions(self, before, now),
+            PackageFormat::ManifestLines => manifest::with_added_lines(self, before, now),
+            PackageFormat::Lock => lock::keeps(self, base, (before, now))
+                .ok()
+                .map(|()| now.to_vec()),
         };
-        Some(merged.unwrap_or_else(|| base.to_vec()))
+        Some(merged.unwrap_or_else(|| before.to_vec()))
+    }
+
+    /// Why a verdict by the branch's rules does not take a lock file as it is.
+    pub fn reason_left_out(&self, base: &BasePackages<'_>, now: &[u8]) -> Option<String> {
+        let before = base.files.get(self.path)?;
+        let is_lock = self.format == PackageFormat::Lock;
+        is_lock
+            .then(|| lock::keeps(self, base, (before, now)).err())
+            .flatten()
     }
 
     /// Everything that it names; `None` where it cannot be read.
@@ -130,10 +145,13 @@ impl<'p> PackageFile<'p> {
     /// Whether a package that is added from such a source may judge: one that is installed from a
     /// folder of the project runs code when it is.
     fn may_add(&self, source: &PackageSource) -> bool {
-        match self.manager {
-            PackageManager::Cargo | PackageManager::Go => true,
-            _ => source.is_registry(),
-        }
+        self.takes_parts() || source.is_registry()
+    }
+
+    /// Whether what is a folder of the project is product like its other code: nothing of it runs when
+    /// packages are installed.
+    fn takes_parts(&self) -> bool {
+        matches!(self.manager, PackageManager::Cargo | PackageManager::Go)
     }
 }
 
@@ -155,6 +173,10 @@ struct NamedPackages {
     own: Option<String>,
     /// The packages that it asks for or has found, with their sources.
     asked: BTreeMap<String, BTreeSet<PackageSource>>,
+    /// The programs that the package brings which the file describes.
+    programs: BTreeSet<String>,
+    /// Command lines that the file gives names to.
+    scripts: Vec<String>,
 }
 
 impl NamedPackages {
@@ -169,108 +191,61 @@ impl NamedPackages {
 /// The manifests and lock files of one version of a project, by path.
 pub type PackageFiles = BTreeMap<String, Vec<u8>>;
 
-/// A package that means another one than before.
+/// What became of a package that the project already used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PackageChange {
+    /// It comes from there now.
+    Source(PackageSource),
+    /// This version of it has other files or programs now.
+    Record(String),
+    /// It brings a program that belongs to something else.
+    Program {
+        /// The program's name.
+        program: String,
+        /// A package, or what else has it.
+        owner: String,
+    },
+    /// Its record says what no tool writes.
+    Odd(&'static str),
+    /// The file that names it cannot be read any more.
+    Unreadable,
+}
+
+/// A package that means another one than before, or takes the place of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplacedPackage {
     /// The file that says so now.
     pub path: String,
     /// Its name.
     pub name: String,
-    /// Where it comes from now.
-    pub source: PackageSource,
+    /// What became of it.
+    pub change: PackageChange,
 }
 
 impl ReplacedPackage {
-    fn unreadable(path: &str) -> Self {
+    fn new(file: &PackageFile<'_>, name: &str, change: PackageChange) -> Self {
         ReplacedPackage {
-            path: path.to_owned(),
-            name: String::new(),
-            source: PackageSource::other("unreadable"),
+            path: file.path.to_owned(),
+            name: name.to_owned(),
+            change,
         }
     }
 
     /// The same for people: `package.json (jest is ./tools/jest now)`.
     pub fn words(&self) -> String {
-        if self.name.is_empty() {
-            return format!("{} (it cannot be read now)", self.path);
-        }
-        format!("{} ({} is {} now)", self.path, self.name, self.source)
-    }
-}
-
-/// The packages that a project already asked for and that come from elsewhere now, or that a new
-/// part of the project has taken the name of.
-pub fn replaced_packages(before: &PackageFiles, now: &PackageFiles) -> Vec<ReplacedPackage> {
-    let mut known: BTreeMap<(PackageManager, String), BTreeSet<PackageSource>> = BTreeMap::new();
-    let mut own = BTreeSet::new();
-    for (file, bytes) in files_of(before) {
-        let named = file.packages(bytes).unwrap_or_default();
-        for (name, sources) in named.asked {
-            let entry = known.entry((file.manager, name)).or_default();
-            entry.extend(sources);
-        }
-        own.extend(named.own.map(|name| (file.manager, name)));
-    }
-    let registries: BTreeSet<(PackageManager, &str)> = known
-        .iter()
-        .flat_map(|((manager, _), sources)| {
-            let hosts = sources.iter().filter_map(PackageSource::registry);
-            hosts.map(|host| (*manager, host))
-        })
-        .collect();
-    let mut found = Vec::new();
-    for (file, bytes) in files_of(now) {
-        if before.get(file.path).is_some_and(|before| before == bytes) {
-            continue;
-        }
-        if !file.is_readable(bytes) {
-            // A tool may read it otherwise than we do. What no tool of the project reads is no matter.
-            if file.belongs_to(before) {
-                found.push(ReplacedPackage::unreadable(file.path));
-            }
-            continue;
-        }
-        let mut is_replaced = |name: &str, source: &PackageSource| {
-            found.push(ReplacedPackage {
-                path: file.path.to_owned(),
-                name: name.to_owned(),
-                source: source.clone(),
-            });
-        };
-        let named = file.packages(bytes).unwrap_or_default();
-        if let Some(name) = &named.own {
-            let key = (file.manager, name.clone());
-            if known.contains_key(&key) && !own.contains(&key) {
-                is_replaced(
-                    name,
-                    &PackageSource::Other("a part of the project".to_owned()),
-                );
-            }
-        }
-        for (name, sources) in &named.asked {
-            let Some(before) = known.get(&(file.manager, name.clone())) else {
-                continue;
-            };
-            let is_known = |source: &&PackageSource| {
-                before.contains(source)
-                    || match source {
-                        PackageSource::Registry(host) => {
-                            let from_any = before.iter().any(PackageSource::is_registry);
-                            let host = host.as_deref();
-                            let is_usual =
-                                host.is_none_or(|it| registries.contains(&(file.manager, it)));
-                            let any_host = !registries.iter().any(|(it, _)| *it == file.manager);
-                            from_any && (is_usual || any_host)
-                        }
-                        PackageSource::Other(_) => false,
-                    }
-            };
-            for source in sources.iter().filter(|source| !is_known(source)) {
-                is_replaced(name, source);
-            }
+        let ReplacedPackage { path, name, change } = self;
+        match change {
+            PackageChange::Source(source) => format!("{path} ({name} is {source} now)"),
+            PackageChange::Record(version) => format!(
+                "{path} ({name} {version} has other files or programs now: the tool must write it)"
+            ),
+            PackageChange::Program { program, owner } => format!(
+                "{path} ({name} brings the program {program} of {owner} now: add another package)"
+            ),
+            PackageChange::Odd(oddity) => format!("{path} ({name} {oddity} now)"),
+            PackageChange::Unreadable => format!("{path} (it cannot be read now)"),
         }
     }
-    found
 }
 
 /// The names under which code of Python imports packages that the manifests and lock files name, as

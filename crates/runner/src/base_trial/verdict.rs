@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use runner_core::config::Config;
-use runner_core::text::cut_front;
+use runner_core::text::{OUTPUT_TAIL_PERCENT, cut_middle};
 
 use crate::checkout::missing_variable;
 use crate::checkout::trial::some_of;
@@ -11,9 +11,10 @@ use crate::error::Error;
 
 /// What a shell answers when it cannot run a command, or not find it.
 const SHELL_UNABLE: [i32; 2] = [126, 127];
-/// How much of what was printed is shown.
+/// How much of what was printed is shown: lines from the beginning and from the end.
+const HEAD_LINES: usize = 3;
 const TAIL_LINES: usize = 8;
-const TAIL_BYTES: usize = 1200;
+const SHOWN_BYTES: usize = 1600;
 
 /// Whether a base can be worked from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +89,7 @@ pub(super) struct BaseFacts<'a> {
 pub(super) fn judge(facts: &BaseFacts<'_>) -> BaseVerdict {
     let shown = shown(&facts.config.guard.command);
     let unable = |why: &str, hint: String| {
-        let why = with_tail(why, facts.log);
+        let why = with_output(why, facts.log);
         BaseVerdict::Unable(BaseProblem { why, hint })
     };
     match (facts.end, &facts.guard_file) {
@@ -136,7 +137,9 @@ pub(super) fn judge(facts: &BaseFacts<'_>) -> BaseVerdict {
 fn missing_tool(command: &[String], log: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(log);
     let module = command.iter().skip_while(|word| *word != "-m").nth(1);
-    text.lines().rev().take(40).find_map(|line| {
+    // A backtrace may follow.
+    let mut lines = text.lines().rev().take(40).chain(text.lines().take(10));
+    lines.find_map(|line| {
         let line = line.trim();
         // make, for a recipe whose shell did not find it.
         let by_make = line.contains("*** [")
@@ -145,8 +148,25 @@ fn missing_tool(command: &[String], log: &[u8]) -> Option<String> {
             && (line.ends_with("with exit code 127") || line.ends_with("with exit code 126"));
         let by_python = module.is_some_and(|it| line.ends_with(&format!("No module named {it}")));
         let by_cargo = line.starts_with("error: no such command: ");
-        (by_make || by_just || by_python || by_cargo).then(|| line.to_owned())
+        let is_told = by_make || by_just || by_python || by_cargo || lacks_toolchain(line);
+        is_told.then(|| line.to_owned())
     })
+}
+
+/// Whether what chooses among versions of a tool says that it has none to start: rustup, pyenv, rbenv,
+/// asdf, nvm, volta.
+fn lacks_toolchain(line: &str) -> bool {
+    let word = |name: &str| line.starts_with(&format!("{name}: "));
+    let by_rustup = line.starts_with("error: rustup could not choose a version of ")
+        || (line.starts_with("error: toolchain '") && line.ends_with("' is not installed"));
+    let by_env = (word("pyenv") || word("rbenv") || word("nodenv") || word("goenv"))
+        && (line.contains("' is not installed") || line.contains("command not found"));
+    let by_asdf = line.starts_with("No version is set for command ")
+        || line.starts_with("No preset version installed for command ")
+        || line.starts_with("unknown command: ") && line.contains("Perhaps you have to reshim?");
+    let by_nvm = line.starts_with("N/A: version \"") || line.starts_with("nvm: command not found");
+    let by_volta = line.starts_with("Volta error: ");
+    by_rustup || by_env || by_asdf || by_nvm || by_volta
 }
 
 /// Variables that a guard's output names, that the shell has and that no list passes on.
@@ -237,14 +257,21 @@ pub(super) fn shown(command: &[String]) -> String {
     command.join(" ")
 }
 
-/// The end of what was printed, below what it is about.
-fn with_tail(words: &str, log: &[u8]) -> String {
+/// Both ends of what was printed, below what it is about: npm says first what is wrong.
+fn with_output(words: &str, log: &[u8]) -> String {
     let text = String::from_utf8_lossy(log);
-    let text = cut_front(text.trim_end(), TAIL_BYTES);
+    let text = cut_middle(text.trim_end(), SHOWN_BYTES, OUTPUT_TAIL_PERCENT);
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
-    let first = lines.len().saturating_sub(TAIL_LINES);
+    let left_out = lines.len().saturating_sub(HEAD_LINES + TAIL_LINES);
+    let (head, tail) = if left_out > 1 {
+        (&lines[..HEAD_LINES], &lines[HEAD_LINES + left_out..])
+    } else {
+        (&lines[..], &[][..])
+    };
+    let gap = (left_out > 1).then(|| format!("[... {left_out} lines left out ...]"));
     let mut said = words.to_owned();
-    for line in &lines[first..] {
+    let shown = head.iter().copied().chain(gap.as_deref());
+    for line in shown.chain(tail.iter().copied()) {
         said.push_str("\n  ");
         said.push_str(line);
     }
@@ -429,9 +456,54 @@ mod tests {
                 "error: no such command: `nextest`\n",
                 Some("error: no such command: `nextest`"),
             ),
+            (
+                "cargo test",
+                "error: rustup could not choose a version of cargo to run, because one wasn't specified explicitly, and no default is configured.\nhelp: run 'rustup default stable' to download the latest stable release of Rust and set it as your default toolchain.\n",
+                Some(
+                    "error: rustup could not choose a version of cargo to run, because one wasn't specified explicitly, and no default is configured.",
+                ),
+            ),
+            (
+                "make test",
+                "error: toolchain '1.80.0-x86_64-unknown-linux-gnu' is not installed\nhelp: run `rustup toolchain install`\nmake: *** [Makefile:2: test] Error 1\n",
+                Some("error: toolchain '1.80.0-x86_64-unknown-linux-gnu' is not installed"),
+            ),
+            (
+                "python -m unittest",
+                "pyenv: version `3.12.9' is not installed (set by /app/.python-version)\n",
+                Some("pyenv: version `3.12.9' is not installed (set by /app/.python-version)"),
+            ),
+            (
+                "npm test",
+                "No version is set for command npm\nConsider adding one of the following versions\n",
+                Some("No version is set for command npm"),
+            ),
+            (
+                "sh ci.sh",
+                "N/A: version \"v22.1.0\" is not yet installed.\n",
+                Some("N/A: version \"v22.1.0\" is not yet installed."),
+            ),
+            // A test of the project that is about toolchains.
+            (
+                "cargo test",
+                "assertion failed: left: \"error: toolchain 'x' is not installed\"\n",
+                None,
+            ),
         ] {
             assert_eq!(found(line, log).as_deref(), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn both_ends_of_what_was_printed_are_shown() {
+        let lines: Vec<String> = (1..=20).map(|number| format!("line {number}")).collect();
+        let told = with_output("red", lines.join("\n").as_bytes());
+        let expected =
+            "red\n  line 1\n  line 2\n  line 3\n  [... 9 lines left out ...]\n  line 13\n";
+        assert!(told.starts_with(expected), "{told}");
+        assert!(told.ends_with("\n  line 20"), "{told}");
+        let told = with_output("red", lines[..11].join("\n").as_bytes());
+        assert!(!told.contains("left out"), "{told}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use runner_core::text::cut_front;
+use runner_core::text::{OUTPUT_TAIL_PERCENT, cut_middle};
 
 use super::{ChangedJudge, LandOptions, Lander, RefusedLanding, SHOWN_BYTES, note, work_tree};
 use crate::base_trial::evidence::BaseEvidence;
@@ -180,7 +180,7 @@ impl Lander<'_> {
         let log = std::fs::read(&verdict.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&log);
         if verdict.failure.is_some() && !text.trim().is_empty() {
-            let shown = cut_front(text.trim_end(), SHOWN_BYTES);
+            let shown = cut_middle(text.trim_end(), SHOWN_BYTES, OUTPUT_TAIL_PERCENT);
             // Writing to a String cannot fail.
             let _ = write!(message, "\n{shown}");
         }

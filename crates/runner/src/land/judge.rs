@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use runner_core::config::OriginalTests;
 use runner_core::digest::sha256_hex;
-use runner_core::text::cut_front;
+use runner_core::text::{OUTPUT_TAIL_PERCENT, cut_middle};
 
 use super::inversion::InversionOutcome;
 use super::{GreenGuard, Lander, SHOWN_BYTES, note, pending};
@@ -76,7 +76,8 @@ impl Lander<'_> {
         let text = String::from_utf8_lossy(&trial.log);
         if !text.trim().is_empty() {
             message.push('\n');
-            message.push_str(cut_front(text.trim_end(), SHOWN_BYTES).as_ref());
+            message
+                .push_str(cut_middle(text.trim_end(), SHOWN_BYTES, OUTPUT_TAIL_PERCENT).as_ref());
         }
         let lacking = trial::lacking_under(self.git, config);
         let fresh = if lacking.is_empty() {

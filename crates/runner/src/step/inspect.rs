@@ -143,8 +143,9 @@ fn look_through(
         };
         list.push(change.name());
     }
+    let quarantine = it.quarantine();
     let replaced =
-        replaced_packages::restore(&tree.git, protected, &order.changed, &it.quarantine())?;
+        replaced_packages::restore(&tree.git, config, protected, &order.changed, &quarantine)?;
     facts.protected_changed.extend(replaced);
     grow_notes(it, root, protected)?;
     for path in prepare::included_files(&workspace.checkout) {

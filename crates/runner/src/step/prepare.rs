@@ -3,7 +3,7 @@
 use runner_core::config::Config;
 use runner_core::context::setup_failure_md;
 use runner_core::meta::IterationErrorKind;
-use runner_core::text::cut_front;
+use runner_core::text::{OUTPUT_TAIL_PERCENT, cut_middle};
 
 use super::guard::VerdictCheckout;
 use super::setup_fault::SetupSearch;
@@ -260,7 +260,7 @@ fn failed(ended: &GuardTrial) -> Error {
         TrialEnd::Exited(_) | TrialEnd::TimedOut => "cannot run".to_owned(),
     };
     let log = String::from_utf8_lossy(&ended.log);
-    let tail = cut_front(log.trim_end(), TAIL_BYTES);
+    let tail = cut_middle(log.trim_end(), TAIL_BYTES, OUTPUT_TAIL_PERCENT);
     let kind = if ended.is_over_limit {
         IterationErrorKind::Resources
     } else {
@@ -273,7 +273,7 @@ fn failed(ended: &GuardTrial) -> Error {
 /// What a setup that failed printed, and why it does not count where it printed nothing wrong.
 fn told(ended: &GuardTrial) -> String {
     let log = String::from_utf8_lossy(&ended.log);
-    let mut text = cut_front(log.trim_end(), TAIL_BYTES).into_owned();
+    let mut text = cut_middle(log.trim_end(), TAIL_BYTES, OUTPUT_TAIL_PERCENT).into_owned();
     if let TrialEnd::NotStarted(why) = &ended.end {
         text.push_str("\nrunner: the guard ");
         text.push_str(why);

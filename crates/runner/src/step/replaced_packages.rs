@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use runner_core::packages::replaced_packages;
+use runner_core::config::Config;
+use runner_core::packages::BasePackages;
 
 use super::head_files::FileReader;
 use super::protected_files::{FileSource, ProtectedFiles};
@@ -16,6 +17,7 @@ use crate::step::file_image::FileImage;
 /// Puts back the manifests and lock files that say so; what each said, for people.
 pub(super) fn restore(
     git: &Git,
+    config: &Config,
     protected: &ProtectedFiles<'_>,
     changed: &BTreeSet<PathBuf>,
     quarantine: &Path,
@@ -43,7 +45,8 @@ pub(super) fn restore(
             }
         }
     }
-    let replaced = replaced_packages(&before, &now);
+    let known = BasePackages::of(&before, &config.guard.command);
+    let replaced = known.replaced_in(&now);
     for package in &replaced {
         let words = package.words();
         let said = found.entry(package.path.as_str()).or_default();
