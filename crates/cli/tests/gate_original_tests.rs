@@ -264,6 +264,6 @@ fn tests_inside_product_files_are_told() {
         let notes = told["notes"].to_string();
         assert_eq!(notes.contains(words), is_told, "{script}: {told:#}");
     }
-    let words = "src/lib.rs (tests inside it)";
-    repo.runner(&["log"]).success().says(words);
+    let report = repo.runner(&["report", "--json"]).success().stdout;
+    assert!(report.contains("src/lib.rs (tests inside it)"), "{report}");
 }
