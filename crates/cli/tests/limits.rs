@@ -455,6 +455,36 @@ test -z "$(find "$XDG_STATE_HOME" -name big)" || fail 'not swept'
     }
 }
 
+/// A session that fills the disk and ends before anybody looks, with half a report or none.
+#[test]
+fn a_report_that_found_no_room_is_told_as_a_full_disk() {
+    for mechanism in ALL {
+        let mut repo = on_small_disk(mechanism);
+        repo.agent("echo x > x; out done fine");
+        repo.agent_at(
+            1,
+            "mkdir -p build; echo /build/ > .gitignore; head -c 72M /dev/zero > build/big; \
+             printf '{\"status\": \"done\", ' > \"$RUNNER_OUTPUT_PATH\"; exit 1",
+        );
+        repo.start_run(GOAL, &["true"]);
+        let script = r#"
+"$RUNNER" loop --json > "$log" 2>&1 || fail 'the loop'
+says '"resources"'
+says 'the disk is full: '
+grep -q '"attempts": 0' .runner/state/tree.json || fail 'attempts'
+test -z "$(find "$XDG_STATE_HOME" -name big)" || fail 'not swept'
+"#;
+        let Some(run) = on_a_small_disk(&repo, script) else {
+            return;
+        };
+        assert!(
+            run.stdout.contains("ALL GOOD"),
+            "{mechanism}: {}",
+            run.describe()
+        );
+    }
+}
+
 /// What sessions cache is no part of a workspace, but whoever fills a disk with it is ended all the
 /// same.
 #[test]

@@ -19,6 +19,19 @@ pub(crate) fn regrow(before: &str, after: &str) -> Option<String> {
     Some(text)
 }
 
+/// What such a file shall contain so that what the session added shows nothing that is to be hidden.
+/// `None`: it is fine as it is.
+pub(crate) fn kept(before: &str, after: &str, hide: impl Fn(&str) -> String) -> Option<String> {
+    let regrown = regrow(before, after);
+    let grown = regrown.as_deref().unwrap_or(after);
+    let new = grown.strip_prefix(before).unwrap_or(grown);
+    let shown = hide(new);
+    if shown == new {
+        return regrown;
+    }
+    Some(format!("{before}{shown}"))
+}
+
 /// The lines that are new in such a file, wherever they stand.
 pub(crate) fn added<'t>(before: &str, after: &'t str) -> Vec<&'t str> {
     let mut known: HashMap<&str, usize> = HashMap::new();
@@ -38,6 +51,23 @@ pub(crate) fn added<'t>(before: &str, after: &'t str) -> Vec<&'t str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_to_be_hidden_is_replaced_in_new_lines() {
+        for (before, after, expected) in [
+            ("", "", None),
+            ("", "a secret\n", Some("a ***\n")),
+            ("a\n", "a\nb\n", None),
+            ("a\n", "a\nb secret\n", Some("a\nb ***\n")),
+            ("a\n", "secret\n", Some("a\n***\n")),
+            // What a person wrote is the person's.
+            ("a secret\n", "a secret\nb\n", None),
+            ("a secret\n", "secret\n", Some("a secret\n***\n")),
+        ] {
+            let found = kept(before, after, |text| text.replace("secret", "***"));
+            assert_eq!(found.as_deref(), expected, "{before:?} {after:?}");
+        }
+    }
 
     #[test]
     fn earlier_lines_come_back_and_new_ones_stay() {

@@ -20,6 +20,7 @@ use crate::checkout::Checkout;
 use crate::checkout::workspace::RunWorkspace;
 use crate::error::Result;
 use crate::files::{self, ReadError};
+use crate::limits::room::DiskRoom;
 use crate::limits::{LimitBreach, LimitWatch, task_limit};
 use crate::lock;
 use crate::programs;
@@ -236,6 +237,13 @@ pub(super) fn run_agent(
             format!("the sandbox could not be set up: {words}"),
         ))
     });
+    // Whoever cannot write its report for want of room says something else, if anything.
+    let unwritten = match &error {
+        None if by_itself => lacking_room(&folder, checkout, config),
+        _ => None,
+    };
+    let fills_disk = unwritten.is_some() || breach.as_ref().is_some_and(LimitBreach::fills_disk);
+    let error = error.or(unwritten);
     let mut run = ExecutorRun {
         backend: backend.name().to_owned(),
         exit_code,
@@ -246,12 +254,32 @@ pub(super) fn run_agent(
     Ok(AgentSession {
         run,
         error: error.map(|(kind, message)| RunnerError::new(kind, message)),
-        fills_disk: breach.as_ref().is_some_and(LimitBreach::fills_disk),
+        fills_disk,
         failure: ending
             .failure
             .as_ref()
             .map(|failure| runner_error(failure, config, context.run.clock.now())),
     })
+}
+
+/// Why a session that ended by itself left no whole report, where the disk is full by then: before
+/// anybody looked, and so without having been ended.
+fn lacking_room(
+    folder: &Path,
+    checkout: &Checkout,
+    config: &Config,
+) -> Option<(IterationErrorKind, String)> {
+    let room = DiskRoom::of(checkout.path(), &config.sandbox.limits)?;
+    let report = || files::read_regular(&folder.join(OUTPUT), MAX_OUTPUT_BYTES as u64);
+    let is_whole = || report().is_ok_and(|bytes| AgentOutput::parse(&bytes).is_ok());
+    if !room.is_full() || is_whole() {
+        return None;
+    }
+    let words = format!(
+        "the disk is full: {}, and the session ended without a whole output.json",
+        room.words()
+    );
+    Some((IterationErrorKind::Resources, words))
 }
 
 /// What the project tells agents, as the run began with it.

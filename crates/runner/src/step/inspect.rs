@@ -34,6 +34,7 @@ use crate::mounts;
 use crate::notes;
 use crate::step::file_image;
 use crate::step::file_image::FileImage;
+use crate::step::masked_sink::passed_values;
 use crate::step::protected_files::{FileChange, ProtectedFiles};
 
 /// More than this of assumptions or questions helps nobody, and too much of it
@@ -147,7 +148,7 @@ fn look_through(
     let replaced =
         replaced_packages::restore(&tree.git, config, protected, &order.changed, &quarantine)?;
     facts.protected_changed.extend(replaced);
-    grow_notes(it, root, protected)?;
+    grow_notes(it, root, protected, config)?;
     for path in prepare::included_files(&workspace.checkout) {
         order.changed.remove(&path);
     }
@@ -337,8 +338,15 @@ fn restore_protected(
     Ok((forbidden, allowed))
 }
 
-/// assumptions.md and questions.md only grow.
-fn grow_notes(it: &mut Iteration, root: &Path, protected: &ProtectedFiles<'_>) -> Result<()> {
+/// assumptions.md and questions.md only grow, and show no value that was passed through: they are
+/// committed.
+fn grow_notes(
+    it: &mut Iteration,
+    root: &Path,
+    protected: &ProtectedFiles<'_>,
+    config: &Config,
+) -> Result<()> {
+    let passed = passed_values(config);
     for (path, before) in protected.notes() {
         let before = before.map(String::from_utf8_lossy);
         let now = if file_image::parents_are_folders(root, path) {
@@ -347,13 +355,16 @@ fn grow_notes(it: &mut Iteration, root: &Path, protected: &ProtectedFiles<'_>) -
             Err(ReadError::Absent)
         };
         let regrown = match (&before, now) {
-            (Some(before), Ok(bytes)) => {
-                let Some(text) = notes::regrow(before, &String::from_utf8_lossy(&bytes)) else {
+            (before, Ok(bytes)) => {
+                let before = before.as_deref().unwrap_or_default();
+                let after = String::from_utf8_lossy(&bytes);
+                let hide = |text: &str| passed.hide_in_text(text);
+                let Some(text) = notes::kept(before, &after, hide) else {
                     continue;
                 };
                 Some(text)
             }
-            (None, Ok(_) | Err(ReadError::Absent)) => continue,
+            (None, Err(ReadError::Absent)) => continue,
             (before, Err(error)) => {
                 if !matches!(error, ReadError::Absent) {
                     it.notes.push(format!("{}: {error}", name(path)));
