@@ -272,6 +272,6 @@ fn logs_of_landings(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     names
-        .filter(|name| name.starts_with("land-") && name.ends_with(".log"))
+        .filter(|name| name.starts_with("land-") && name.strip_suffix(".log").is_some())
         .collect()
 }
