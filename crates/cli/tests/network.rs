@@ -179,6 +179,30 @@ fn a_guard_that_was_refused_a_host_says_so_in_its_log() {
 }
 
 #[test]
+fn a_red_guard_without_a_network_says_so_and_doctor_tries_it_with_one() {
+    let sentence = "runner: this guard ran without a network ([sandbox.network] guard = \"off\")\n";
+    let port = server();
+    let guard = format!("./get 127.0.0.1 {port}");
+    for (rule, guard, is_told) in [("off", guard.as_str(), true), ("open", "exit 1", false)] {
+        let repo = started("bubblewrap", "out done tried", guard, |config| {
+            config.set("sandbox.network.guard", rule);
+        });
+        step(&repo, "bubblewrap");
+        assert_eq!(repo.meta(1)["guard"], "fail");
+        let log = fs::read_to_string(repo.iteration(1).join("guard.log")).unwrap();
+        assert_eq!(log.ends_with(sentence), is_told, "{log}");
+        let told = repo.runner(&["doctor", "--run-guard", "--json"]).json();
+        let checks = told["checks"].as_array().unwrap();
+        let inside = checks.iter().find(|it| it["name"] == "guard_inside");
+        let remedy = inside
+            .and_then(|it| it["remedy"].as_str())
+            .unwrap_or_default();
+        let words = "the guard passes with a network: set [sandbox.network] guard = \"open\"";
+        assert_eq!(remedy.starts_with(words), is_told, "{told:#}");
+    }
+}
+
+#[test]
 fn setup_has_a_rule_of_its_own() {
     let port = server();
     let agent = "test -f made && cp made seen; out done tried";

@@ -253,7 +253,8 @@ pub(super) fn run_guard(
             child::replace_log(it, "guard.log", &log)?;
         }
         it.notes.extend(left_out::note(&left_out));
-        if let Some(words) = about_closed {
+        // A refused host says more.
+        if let Some(words) = about_closed.filter(|_| refused.is_empty()) {
             log.extend_from_slice(words.as_bytes());
             child::replace_log(it, "guard.log", &log)?;
         }
