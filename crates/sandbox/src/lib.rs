@@ -59,5 +59,5 @@ pub use network::{NetworkAccess, PROXY_VARIABLES};
 pub use policy::{LayeredFolder, LeftOutPath, MountPlan, WritePolicy, wrap};
 pub use program::{ProgramError, resolve_program};
 pub use secrets::{SecretPlaces, without_tokens};
-pub use sockets::{SHARED_TEMP, beside_sockets, named_sockets, sockets_in};
+pub use sockets::{SHARED_TEMP, beside_sockets, named_sockets, sockets_in, sockets_in_use};
 pub use support::{Bubblewrap, SandboxSupport, UnavailableReason, detect, network_namespace};
