@@ -120,6 +120,7 @@ impl AttackGround {
         let folders = ["/tmp", env!("CARGO_TARGET_TMPDIR")]
             .map(|folder| tempfile::tempdir_in(folder).unwrap());
         let [elsewhere, named] = [0, 1].map(|it: usize| folders[it].path().join("sock"));
+        let other = folders[1].path().join("other");
         fs::create_dir_all(root.join("home/.docker/run")).unwrap();
         let listeners = [
             root.join("run/daemon.sock"),
@@ -127,6 +128,7 @@ impl AttackGround {
             root.join("home/.docker/run/docker.sock"),
             elsewhere.clone(),
             named.clone(),
+            other.clone(),
         ];
         let mut listeners = listeners
             .into_iter()
@@ -154,12 +156,13 @@ impl AttackGround {
         repo.env("DBUS_SESSION_BUS_ADDRESS", address);
 
         let words = format!(
-            "REAL='{}'; PORT={port}; ABSTRACT='{abstract_name}'; DECOY={}; ELSEWHERE='{}'; NAMED='{}'; export REAL PORT ABSTRACT DECOY ELSEWHERE NAMED\n\
+            "REAL='{}'; PORT={port}; ABSTRACT='{abstract_name}'; DECOY={}; ELSEWHERE='{}'; NAMED='{}'; OTHER='{}'; export REAL PORT ABSTRACT DECOY ELSEWHERE NAMED OTHER\n\
              SECRET=$(printf '%s%s' a-secret -of-the-user)\nexport SECRET\n",
             root.display(),
             decoy.id(),
             elsewhere.display(),
-            named.display()
+            named.display(),
+            other.display()
         );
         let script = |who: &str| {
             let mut text = format!("{TRY}{words}");

@@ -62,5 +62,5 @@ pub use policy::{LayeredFolder, LeftOutPath, MountPlan, WritePolicy, wrap};
 pub use program::{ProgramError, resolve_program};
 pub use secrets::SecretPlaces;
 pub use settings::{SettingsFormat, included_settings, without_tokens};
-pub use sockets::{SHARED_TEMP, beside_sockets, named_sockets, sockets_in};
+pub use sockets::{SHARED_TEMP, beside_sockets, named_sockets, sockets_in, sockets_in_use};
 pub use support::{Bubblewrap, SandboxSupport, UnavailableReason, detect, network_namespace};

@@ -2,6 +2,7 @@
 //! commands, an agent that signs, a daemon that mounts. Where they lie, and what beside them stays in
 //! sight.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileTypeExt as _;
@@ -107,6 +108,26 @@ pub fn named_sockets<'a>(values: impl Iterator<Item = &'a OsStr>) -> Vec<PathBuf
     sockets
 }
 
+/// Every socket with a path that somebody on this machine has right now, by its real path.
+pub fn sockets_in_use() -> Vec<PathBuf> {
+    let table = std::fs::read("/proc/net/unix").unwrap_or_default();
+    let there = listed_in(&table).into_iter().filter_map(|path| {
+        let path = path.canonicalize().ok()?;
+        is_socket(&path).then_some(path)
+    });
+    there.collect()
+}
+
+/// The absolute paths in the kernel's table of such sockets: the eighth word and all that follows.
+fn listed_in(table: &[u8]) -> BTreeSet<PathBuf> {
+    let lines = table.split(|byte| *byte == b'\n');
+    let paths = lines.filter_map(|line| {
+        let start = line.windows(2).position(|pair| pair == b" /")? + 1;
+        Some(PathBuf::from(OsStr::from_bytes(&line[start..])))
+    });
+    paths.collect()
+}
+
 /// Whether a socket lies there, links followed.
 fn is_socket(path: &Path) -> bool {
     path.metadata().is_ok_and(|it| it.file_type().is_socket())
@@ -174,6 +195,19 @@ mod tests {
     }
 
     #[test]
+    fn the_kernels_table() {
+        let table = b"Num       RefCount Protocol Flags    Type St Inode Path\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 29 /run/a b\n\
+            0000000000000000: 00000003 00000000 00000000 0001 03 30 /run/a b\n\
+            0000000000000000: 00000002 00000000 00010000 0001 01 31 @/tmp/abstract\n\
+            0000000000000000: 00000002 00000000 00000000 0002 01 32 relative\n\
+            0000000000000000: 00000003 00000000 00000000 0001 03 33\n";
+        let found: Vec<PathBuf> = listed_in(table).into_iter().collect();
+        assert_eq!(found, [Path::new("/run/a b")]);
+        assert!(listed_in(b"").is_empty());
+    }
+
+    #[test]
     fn sockets_that_variables_name() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("s");
@@ -194,6 +228,8 @@ mod tests {
             let found = named_sockets([OsStr::new(&value)].into_iter());
             assert_eq!(!found.is_empty(), is_named, "{value}");
         }
+        let real = socket.canonicalize().unwrap();
+        assert!(sockets_in_use().contains(&real));
         assert_eq!(sockets_in(folder.path()), [socket]);
     }
 }

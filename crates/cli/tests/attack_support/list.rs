@@ -87,7 +87,7 @@ const fn calls(name: &'static str, script: &'static str) -> AttackCase {
 
 /// `$REAL` is the folder around home, project and temp folder, by its real path; `$SECRET` is in
 /// every file that is to be hidden; `$DECOY` is a process outside; `$PORT`, `$ABSTRACT`,
-/// `$ELSEWHERE` (below `/tmp`) and `$NAMED` (nowhere special) are where somebody listens.
+/// `$ELSEWHERE` (below `/tmp`), `$NAMED` and `$OTHER` (nowhere special) are where somebody listens.
 pub(crate) const ATTACKS: &[AttackCase] = &[
     reads(
         "a key by its path",
@@ -350,6 +350,10 @@ pub(crate) const ATTACKS: &[AttackCase] = &[
     reaches(
         "a socket that a variable of the runner names",
         "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect(os.environ[\"NAMED\"])'",
+    ),
+    reaches(
+        "a socket in any other place",
+        "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect(os.environ[\"OTHER\"])'",
     ),
     reaches(
         "what other programs say to each other on the loopback",

@@ -19,7 +19,7 @@ use crate::checkout::{Checkout, LAYER, beside};
 use crate::error::{Error, ErrorCode, Result};
 use crate::limits::{self, WrittenFolders};
 use crate::search_path::own_search_path;
-use crate::step::hidden_paths::{ReadingInput, sockets_of_environment};
+use crate::step::hidden_paths::{ReadingInput, sockets_of_others};
 use crate::step::network::{ChildNetwork, NetworkInput, NetworkSupport, RefusedHosts};
 use crate::step::promises;
 use crate::step::{environment, file_image};
@@ -468,12 +468,14 @@ impl ContainmentInput<'_> {
         }
         // As the private home has it.
         let home = home.map(|home| home.canonicalize().unwrap_or(home));
+        // Landlock's monitor closes all sockets that nobody opened.
+        let others = has_mounts.then(sockets_of_others).unwrap_or_default();
         let reading = ReadingInput {
             kind: self.kind,
             config: self.config,
             home: home.as_deref(),
             var: &|name| std::env::var_os(name),
-            named_sockets: &sockets_of_environment(),
+            other_sockets: &others,
             project: root,
             agent_homes: self.agent_homes,
             argv,

@@ -10,7 +10,7 @@ use crate::checkout::caches::{CacheFill, CacheRequest, ProjectCaches};
 use crate::checkout::known_roots::closed_to_children;
 use crate::checkout::temp_folder::TempFolder;
 use crate::error::{Error, ErrorCode, Result};
-use crate::step::hidden_paths::{ReadingInput, sockets_of_environment};
+use crate::step::hidden_paths::{ReadingInput, sockets_of_others};
 
 /// What a guard in such a folder may write and read, and the variables that lead to caches of its
 /// own. All of it goes away with the temp folder.
@@ -41,7 +41,7 @@ pub fn foreign_policy(
         config,
         home: home.as_deref(),
         var: &|name| std::env::var_os(name),
-        named_sockets: &sockets_of_environment(),
+        other_sockets: &sockets_of_others(),
         project: folder,
         agent_homes: &[],
         argv,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use runner_core::config::{ChildKind, Config, NetworkRule};
 use runner_sandbox::{
     SecretPlaces, SettingsFormat, beside_sockets, expand_home, included_settings, named_sockets,
-    sockets_in, without_tokens,
+    sockets_in, sockets_in_use, without_tokens,
 };
 
 use crate::checkout::temp_folder::TempFolder;
@@ -32,10 +32,12 @@ pub(crate) struct ReadingRules {
     pub(crate) replaced: Vec<(PathBuf, String)>,
 }
 
-/// The sockets that the runner's own environment names.
-pub(crate) fn sockets_of_environment() -> Vec<PathBuf> {
+/// The sockets that there are right now, and those that the runner's own environment names.
+pub(crate) fn sockets_of_others() -> Vec<PathBuf> {
     let values: Vec<OsString> = std::env::vars_os().map(|(_, value)| value).collect();
-    named_sockets(values.iter().map(OsString::as_os_str))
+    let mut sockets = named_sockets(values.iter().map(OsString::as_os_str));
+    sockets.extend(sockets_in_use());
+    sockets
 }
 
 impl ReadingRules {
@@ -61,8 +63,8 @@ pub(crate) struct ReadingInput<'a> {
     pub(crate) home: Option<&'a Path>,
     /// The runner's own environment.
     pub(crate) var: &'a dyn Fn(&str) -> Option<OsString>,
-    /// Sockets that the values of that environment name, wherever they lie.
-    pub(crate) named_sockets: &'a [PathBuf],
+    /// Sockets of other programs, wherever they lie.
+    pub(crate) other_sockets: &'a [PathBuf],
     /// The folder that relative paths of the config are from.
     pub(crate) project: &'a Path,
     /// Where an agent's CLI keeps its own files: its login is there.
@@ -96,7 +98,12 @@ impl ReadingInput<'_> {
                 .extend(places.logins().into_iter().filter(|path| !is_own(path)));
             rules.replaced = replaced_settings(places.settings(), home);
         }
-        rules.sockets.extend_from_slice(self.named_sockets);
+        // With another network or none, nobody answers who could be asked.
+        let resolves = *self.config.sandbox.network.rule(self.kind) == NetworkRule::Open;
+        let beside = beside_sockets(resolves);
+        let others = self.other_sockets.iter().cloned();
+        let is_beside = |path: &PathBuf| beside.iter().any(|it| path.starts_with(it));
+        rules.sockets.extend(others.filter(|path| !is_beside(path)));
         for text in self.config.sandbox.readable_for(self.kind) {
             let path = expand_home(text, self.home, self.project).map_err(|message| {
                 Error::new(ErrorCode::Config, format!("[sandbox] readable: {message}"))
@@ -113,14 +120,18 @@ impl ReadingInput<'_> {
         for text in self.config.sandbox.writable_for(self.kind) {
             opened.extend(expand_home(text, self.home, self.project));
         }
+        // By a link, too, such as /var/run.
+        let real: Vec<PathBuf> = opened
+            .iter()
+            .filter_map(|it| it.canonicalize().ok())
+            .collect();
+        opened.extend(real);
         rules.hidden = still_hidden(rules.hidden, &opened);
         rules.replaced.retain(|(place, _)| !opened.contains(place));
         let is_closed = |path: &PathBuf| !opened.iter().any(|it| path.starts_with(it));
         rules.sockets.retain(is_closed);
         rules.hidden.extend_from_slice(&rules.sockets);
-        // With another network or none, nobody answers who could be asked.
-        let resolves = *self.config.sandbox.network.rule(self.kind) == NetworkRule::Open;
-        rules.in_sight.extend(beside_sockets(resolves));
+        rules.in_sight.extend(beside);
         self.hide_own(&mut rules)?;
         Ok(rules)
     }
@@ -206,7 +217,7 @@ mod tests {
             config: &config,
             home: Some(home),
             var: &|_| None,
-            named_sockets: &["/a/agent.sock".into(), "/b/tmux".into()],
+            other_sockets: &["/a/agent.sock".into(), "/b/tmux".into()],
             project: Path::new("/p"),
             agent_homes: &[home.join(".codex")],
             argv: &[],
