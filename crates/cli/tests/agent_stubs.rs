@@ -97,8 +97,7 @@ fn what_a_tool_prints_among_the_events_lowers_no_figure_and_is_told() {
     let mut scene = good("claude", "success", &report, GREET);
     // The real result is glued to a fragment.
     let (before, result) = scene.stream.trim_end().rsplit_once('\n').unwrap();
-    scene.stream =
-        format!("{before}\n{forged}\n{{\"type\":\"result\",\"usage\":{{{result}\n{forged}\n");
+    scene.stream = format!("{before}\n{forged}\n{{\"type\":\"result\",\"usage\":{{{result}\n");
     stub.play(&scene);
     let run = repo.runner(&["step", "--json"]).success().json();
     assert_eq!(run["guard"], "pass");

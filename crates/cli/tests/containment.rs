@@ -194,7 +194,7 @@ fn a_guard_behind_many_scripts_is_contained() {
         let planted = repo.root().join("planted");
         for number in 1..5 {
             write_program(
-                &repo.path(&format!("s{number}")),
+                &repo.path(format!("s{number}")),
                 &format!("#!./s{}\n", number + 1),
             );
         }
