@@ -342,5 +342,5 @@ fn a_variable_that_only_the_shell_has_is_named() {
     });
     repo.write_config();
     let value = doctor(&repo, &["--run-guard"], 0);
-    expect(&value, "guard_breaks", "ok", "none planted");
+    expect(&value, "guard_breaks", "warn", "none planted");
 }

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use runner_ledger::{
-    CallOutcome, ClaimRequest, ClaimedTask, DispatchView, FleetAgent, FleetAgentWork, JudgeQueue,
-    Ledger, LedgerCall, LedgerError, NewFleetAgent, RedBase, RoleLeaseAttempt, RunSpending,
-    StoreError, StoreNotifications, TaskCount, Watchdog, WatchdogReport,
+    CallOutcome, ClaimRequest, ClaimedTask, DispatchView, EventHead, FleetAgent, FleetAgentWork,
+    JudgeQueue, Ledger, LedgerCall, LedgerError, NewFleetAgent, RedBase, RoleLeaseAttempt,
+    RunSpending, StoreError, StoreNotifications, TaskCount, Watchdog, WatchdogReport,
 };
 use runner_lifecycle::lock::ScopeLock;
 use runner_lifecycle::request::{Claim, JudgeEnding, NewTask, WorkEnding};
@@ -228,6 +228,11 @@ impl LedgerPort {
             Box::pin(self.ledger.record_spending(spent)),
         )
         .await
+    }
+
+    /// See [`Ledger::event_head`].
+    pub async fn event_head(&self) -> LedgerResult<EventHead> {
+        self.at("head", Box::pin(self.ledger.event_head())).await
     }
 
     /// See [`Ledger::counts`].

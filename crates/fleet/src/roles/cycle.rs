@@ -158,7 +158,7 @@ impl Cycle<'_> {
     }
 
     async fn turn(&mut self) -> LedgerResult<()> {
-        let head = self.context.ledger.ledger().event_head().await?;
+        let head = self.context.ledger.event_head().await?;
         let whole = self.context.clock.now() >= self.whole_look_at;
         let now = self.context.ledger.now().await?;
         let mut outside = None;

@@ -30,7 +30,7 @@ pub(crate) fn page(report: &RunReport) -> String {
     stuck(report, &mut text);
     let errors = report.errors.iter().map(|it| {
         let hint = it.hint.as_ref();
-        let hint = hint.map_or_else(String::new, |hint| format!("; {}", plain(hint)));
+        let hint = hint.map_or_else(String::new, |hint| format!("; {}", code(hint)));
         format!("iteration {}: {}{hint}", it.iter, code(&it.message))
     });
     list("Errors", errors, &mut text);

@@ -439,6 +439,7 @@ fn an_idle_fleet_costs_nothing() {
         ("bench", looks + agents),
         ("floor", looks + agents),
         ("waits_for_dead", looks + agents),
+        ("head", looks + agents),
         ("to_recover", looks + agents),
         ("keep", looks + agents),
         ("counts", looks),
