@@ -72,7 +72,13 @@ impl LockedPackage {
             .files
             .iter()
             .all(|(file, digests)| self.files.get(file) == Some(digests));
-        let has_sources = self.sources.is_superset(&before.sources);
+        // Whether npm writes the address of an archive is a setting of each machine; its digest counts.
+        let from_registry =
+            !self.files.is_empty() && self.sources.iter().all(PackageSource::is_registry);
+        let has_sources = before
+            .sources
+            .iter()
+            .all(|it| self.sources.contains(it) || (it.is_registry() && from_registry));
         let flags = |it: &LockedPackage| (it.is_local, it.is_bundled, it.oddity);
         has_files
             && has_sources
