@@ -1,7 +1,7 @@
 //! The guard's run: on the candidate commit, in a clean checkout.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ use crate::checkout::prepare::{WarmStart, setup_key};
 use crate::checkout::workspace::RunWorkspace;
 use crate::checkout::{Checkout, CleanCheckout, missing_variable};
 use crate::error::Result;
-use crate::git::PendingWrite;
+use crate::git::{Git, PendingWrite};
 use crate::limits::{LimitBreach, LimitWatch, task_limit};
 use crate::run_context::RunProgress;
 use crate::state::ProjectState;
@@ -116,7 +116,8 @@ pub(super) fn run_guard(
     };
     let run_id = &it.started.run_id;
     let (git, places) = (context.git, context.places);
-    let head = &it.started.head;
+    let head = it.started.head.clone();
+    let head = head.as_str();
     let (verdict, begun) = match kind {
         CheckoutKind::Warm => {
             let kept = places.verdicts(git, run_id, head)?;
@@ -208,8 +209,9 @@ pub(super) fn run_guard(
         _ if own_breach.is_some() => Some(KILLED),
         Ended::Signaled(signal) => Some(128 + signal),
         Ended::Exited(code) => Some(*code),
-        // The start was tried on the base: what cannot be started any more is the candidate's.
-        Ended::NotStarted(failure) if is_of_candidate(&argv, containment.seen(checkout)) => {
+        Ended::NotStarted(failure)
+            if is_broken(git, (head, &commit), &argv, containment.seen(checkout))? =>
+        {
             log.extend_from_slice(about_start(failure).as_bytes());
             child::replace_log(it, "guard.log", &log)?;
             Some(if failure.not_found { MISSING } else { CLOSED })
@@ -366,11 +368,42 @@ fn candidate_commit(context: &StepContext<'_, '_>, it: &Iteration, tree: &str) -
     Ok(commit)
 }
 
-/// Whether the guard's program is a file of the folder that it judges.
-fn is_of_candidate(argv: &[OsString], seen: &Path) -> bool {
-    let program = Path::new(argv.first().map(OsString::as_os_str).unwrap_or_default());
+/// Whether a session broke the guard's program, or has not written it: a file of the project that is
+/// as before is not its fault.
+fn is_broken(
+    git: &Git,
+    (head, commit): (&str, &str),
+    argv: &[OsString],
+    seen: &Path,
+) -> Result<bool> {
+    let Some(path) = path_in_candidate(argv, seen) else {
+        return Ok(false);
+    };
+    let entry = |commit: &str| -> Result<Vec<u8>> {
+        let args: [&OsStr; 5] = [
+            "ls-tree".as_ref(),
+            "-z".as_ref(),
+            commit.as_ref(),
+            "--".as_ref(),
+            path.as_os_str(),
+        ];
+        git.read(&args)
+    };
+    let now = entry(commit)?;
+    Ok(now.is_empty() || now != entry(head)?)
+}
+
+/// Where in the folder that is judged the guard's program lies, if it does.
+fn path_in_candidate(argv: &[OsString], seen: &Path) -> Option<PathBuf> {
+    let program = Path::new(argv.first()?);
     let is_path = program.components().count() > 1;
-    is_path && (program.is_relative() || program.starts_with(seen))
+    let below = if program.is_absolute() {
+        program.strip_prefix(seen).ok()?
+    } else {
+        program
+    };
+    let parts = below.components().filter(|part| *part != Component::CurDir);
+    is_path.then(|| parts.collect())
 }
 
 /// What is added to the log of a guard whose program a session has broken.
@@ -388,16 +421,16 @@ mod tests {
     #[test]
     fn programs_of_the_candidate() {
         for (program, expected) in [
-            ("./ci.sh", true),
-            ("bin/ci", true),
-            ("/p/.venv/bin/python", true),
-            ("/usr/bin/make", false),
-            ("/px/ci", false),
-            ("make", false),
-            ("", false),
+            ("./ci.sh", Some("ci.sh")),
+            ("bin/ci", Some("bin/ci")),
+            ("/p/.venv/bin/python", Some(".venv/bin/python")),
+            ("/usr/bin/make", None),
+            ("/px/ci", None),
+            ("make", None),
+            ("", None),
         ] {
-            let found = is_of_candidate(&[program.into()], Path::new("/p"));
-            assert_eq!(found, expected, "{program}");
+            let found = path_in_candidate(&[program.into()], Path::new("/p"));
+            assert_eq!(found.as_deref(), expected.map(Path::new), "{program}");
         }
     }
 }

@@ -268,6 +268,7 @@ mod tests {
                 config: &config,
                 home: Some(home),
                 var: &|_| None,
+                other_sockets: &[],
                 project: Path::new("/p"),
                 agent_homes: &[],
                 argv: &[],

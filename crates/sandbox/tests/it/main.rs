@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use runner_sandbox::{Mechanism, SandboxSupport, detect};
+use runner_sandbox::{Mechanism, SandboxSupport};
 use tempfile::TempDir;
 
 /// The binary of this crate's tests.
