@@ -341,11 +341,11 @@ pub(crate) const ATTACKS: &[AttackCase] = &[
     ),
     reaches(
         "a socket in the home folder",
-        "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect(os.environ[\"REAL\"] + \"/home/agent.sock\")'",
+        "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect(os.path.join(os.environ[\"REAL\"], \"home\", \"agent.sock\"))'",
     ),
     reaches(
         "a socket in a known folder at home",
-        "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect(os.environ[\"REAL\"] + \"/home/.docker/run/docker.sock\")'",
+        "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).connect(os.path.join(os.environ[\"REAL\"], \"home\", \".docker/run/docker.sock\"))'",
     ),
     reaches(
         "a socket that a variable of the runner names",

@@ -225,7 +225,7 @@ mod tests {
         let context = GrantContext {
             home: Some("/h/u".into()),
             on_path: paths(&["/h/u/.tool/bin"]),
-            closed: paths(&["/h/u/bin/check.sh", "/tmp", "/work/p"]),
+            closed: paths(&["/h/u/bin/check.sh", "/tmp", "/srv/p"]),
             hidden: paths(&["/h/u/.kube", "/h/u/.config/gh", "/h/u/.docker/config.json"]),
             kind: &kind,
         };

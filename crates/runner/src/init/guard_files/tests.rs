@@ -1,3 +1,5 @@
+//! Which files and values are found for the guards of made-up projects.
+
 use runner_core::paths::PYTHON_MODULES;
 
 use super::*;
