@@ -95,7 +95,7 @@ pub(super) fn checks(facts: PromiseFacts<'_>) -> Vec<DoctorCheck> {
     ];
     let mut found: Vec<DoctorCheck> = kept.map(|(name, message)| facts.line(name, message)).into();
     for check in found.iter_mut().filter(|it| it.name == "reading") {
-        if !facts.opened.is_empty() {
+        if !facts.opened.is_empty() && facts.secrets.is_empty() {
             check.message.push_str(", but for what `opened` names");
         }
         if !facts.hidden.is_empty() {
@@ -209,7 +209,7 @@ mod tests {
         };
         let open = checks(facts(Some(&Mechanism::Landlock)));
         assert_eq!((open[0].name, open[0].verdict), ("reading", Warn));
-        assert!(open[0].message.ends_with("~/.ssh (read by all)"));
+        assert!(open[0].message.contains(": ~/.ssh (read by all)"));
         let none = checks(facts(Some(&Mechanism::None)));
         assert_eq!((none[0].name, none[0].verdict), ("promises", Warn));
         for (has_bubblewrap, expected) in [(true, false), (false, true)] {

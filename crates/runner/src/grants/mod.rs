@@ -256,7 +256,7 @@ mod tests {
             ("/h/u/.config", "closed ~/.config"),
             ("/h/u", "closed ~"),
             ("/tmp", "closed /tmp"),
-            ("/work", "closed /work"),
+            ("/srv", "closed /srv"),
             ("/", "closed /"),
         ] {
             let found = match context.advise(Path::new(path)) {
