@@ -24,6 +24,7 @@ use crate::files;
 use crate::git::{Git, TreeEntry};
 use crate::init::guard_words::named_files;
 use crate::init::python_names;
+use crate::makefile_sources::with_makefile_sources;
 use crate::original_tests::TestFiles;
 use crate::script_folders::is_for_scripts;
 use crate::search_path::with_search_path;
@@ -355,7 +356,7 @@ impl JudgeFiles {
         };
         let root = git.root();
         let project = root.canonicalize().map_err(|it| files::at(root, it))?;
-        let entries = with_search_path(&guard.protected, &project);
+        let entries = with_makefile_sources(with_search_path(&guard.protected, &project));
         let protected: Vec<&String> = entries
             .iter()
             .filter(|entry| !entry.ends_with(PYTHON_MODULES))

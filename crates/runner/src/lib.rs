@@ -26,6 +26,7 @@ mod land;
 mod launchers;
 mod limits;
 mod lock;
+mod makefile_sources;
 mod mounts;
 mod notes;
 mod original_tests;

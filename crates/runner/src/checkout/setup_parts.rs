@@ -131,12 +131,11 @@ pub(crate) fn names_code(path: &str, text: &str) -> bool {
     // A table is a key, too.
     let tables = text.lines().map(|line| line.trim().to_ascii_lowercase());
     let tables = tables.filter(|line| line.starts_with('['));
-    keys.chain(tables)
-        .any(|key| {
-            // `nodeLinker` of package managers is another matter.
-            let is_linker = key.split('.').any(|part| part == "linker");
-            is_linker || WORDS.iter().any(|word| key.contains(word))
-        })
+    keys.chain(tables).any(|key| {
+        // `nodeLinker` of package managers is another matter.
+        let is_linker = key.split('.').any(|part| part == "linker");
+        is_linker || WORDS.iter().any(|word| key.contains(word))
+    })
 }
 
 /// Runs the scripts of packages, then the project's own.

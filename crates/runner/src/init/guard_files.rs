@@ -11,7 +11,7 @@ use runner_core::product::USUAL_TESTS;
 
 use super::detect::MAKEFILES;
 use super::guard_recipes::{
-    imported, included, included_by_variable, makes, targets_that_files_stand_for,
+    imported, included, included_by_variable, targets_that_files_stand_for,
 };
 use super::guard_settings::{code_settings, pytest_plugins};
 use super::guard_tools::{GuardTool, JUSTFILES, TOOLS};
@@ -257,13 +257,6 @@ impl GuardScan<'_> {
         for path in included(&text) {
             text.push('\n');
             text.push_str(&self.read(&path).unwrap_or_default());
-            // By rules of its own make makes it of another file, where it is missing or older.
-            if is_inside(&path) {
-                self.protect_all(&makes(&path));
-            }
-        }
-        for name in MAKEFILES {
-            self.protect_all(&makes(name));
         }
         for glob in included_by_variable(&text) {
             // What such names are made of is product, but not what make reads.

@@ -124,23 +124,6 @@ fn ends_of(word: &str, text: &str, known: &mut BTreeSet<String>, ends: &mut BTre
     ends.retain(|it| !it.starts_with(['/', '.', '-', '|']));
 }
 
-/// Globs of the files from which make makes a file by rules of its own.
-pub(super) fn makes(path: &str) -> Vec<String> {
-    const ENDINGS: &str =
-        "{sh,c,cc,cpp,C,o,s,S,f,F,p,r,l,y,m,mod,sym,def,web,w,ch,tex,txinfo,texi,texinfo}";
-    let (folder, name) = match path.rsplit_once('/') {
-        Some((folder, name)) => (format!("{folder}/"), name),
-        None => (String::new(), path),
-    };
-    vec![
-        format!("{path}.{ENDINGS}"),
-        format!("{path}.{ENDINGS}.*"),
-        format!("{path},v"),
-        format!("{folder}RCS/{name}*"),
-        format!("{folder}{{s.,SCCS/s.}}{name}*"),
-    ]
-}
-
 /// The files that a justfile imports.
 pub(super) fn imported(text: &str) -> Vec<String> {
     let lines = text.lines().map(str::trim);

@@ -18,6 +18,7 @@ use crate::error::{Error, ErrorCode, Result};
 use crate::files::{self, FileBatch};
 use crate::git::{self, Git, PendingFiles, TreeEntry};
 use crate::init::guard_words::named_files;
+use crate::makefile_sources::with_makefile_sources;
 use crate::original_tests::TestFiles;
 use crate::search_path::with_search_path;
 use crate::step::file_image;
@@ -120,6 +121,7 @@ impl<'t> ProtectedFiles<'t> {
         asked: Option<PendingFiles>,
     ) -> Result<Self> {
         let listed = with_search_path(&config.guard.protected, project);
+        let listed = with_makefile_sources(listed);
         let (module_folders, files): (Vec<&String>, Vec<&String>) = listed
             .iter()
             .partition(|entry| entry.ends_with(paths::PYTHON_MODULES));

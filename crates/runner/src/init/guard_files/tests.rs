@@ -406,8 +406,8 @@ fn makes_own_rules_and_names_by_variables() {
         )],
         &[
             "local.mk",
-            "local.mk,v",
-            "Makefile,v",
+            "!local.mk,v",
+            "!Makefile,v",
             "**/*.d",
             "!**/*.o",
             "sub/GNUmakefile",
