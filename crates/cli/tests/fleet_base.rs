@@ -69,7 +69,10 @@ fn refused(repo: &TestRepo, words: &[&str]) {
 #[test]
 fn a_guard_whose_program_is_missing_costs_no_session() {
     let mut repo = with_guard(&json!(["no-such-guard"]));
-    refused(&repo, &["cannot start the guard `no-such-guard`", "hint: install it"]);
+    refused(
+        &repo,
+        &["cannot start the guard `no-such-guard`", "hint: install it"],
+    );
     set_guard(&mut repo, &json!(["sh", "-c", "no-such-guard --all"]));
     refused(
         &repo,

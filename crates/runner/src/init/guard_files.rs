@@ -90,12 +90,6 @@ impl GuardScan<'_> {
         (self.project.read)(path)
     }
 
-    fn protect_all(&mut self, globs: &[String]) {
-        for glob in globs {
-            add(&mut self.files.protected, glob);
-        }
-    }
-
     fn is_tracked(&self, path: &str) -> bool {
         self.project.tracked.iter().any(|known| known == path)
     }
