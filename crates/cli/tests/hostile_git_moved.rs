@@ -38,8 +38,12 @@ fn moving_run(mechanism: &str, may_move: bool) -> MovingRun {
         let from = inner.path("").display().to_string();
         let side = "side:refs/heads/mine";
         repo.git(&["-C", "sub", "fetch", "-q", &from, side]);
+        // Temp folders of others are not there for a session.
+        let readable = serde_json::json!([inner.path("")]);
         repo.config(|config| {
-            config.set("workspace.submodules_may_move", may_move);
+            config
+                .set("workspace.submodules_may_move", may_move)
+                .set("sandbox.readable", readable);
         });
     });
     let (second, third) = others;

@@ -140,10 +140,16 @@ fn a_secret_in_a_nested_repository_is_found() {
 #[test]
 fn an_added_submodule_is_taken_apart() {
     for mechanism in all() {
-        let outer = started(under(mechanism), |_| {});
         let other = TestRepo::new(BIN);
         other.write("lib.txt", "lib\n");
         other.commit_all("lib");
+        // Temp folders of others are not there for a session.
+        let readable = serde_json::json!([other.path("")]);
+        let outer = started(under(mechanism), |repo| {
+            repo.config(|config| {
+                config.set("sandbox.readable", readable);
+            });
+        });
         for (iter, then) in [(1, ""), (2, "git commit -qm sub;")] {
             outer.agent_at(
             iter,

@@ -274,11 +274,11 @@ fn nothing_that_a_session_could_change_is_run() {
     folders.extend(std::env::split_paths(&path));
     repo.env("PATH", std::env::join_paths(folders).unwrap());
     let mark = repo.agent_dir().join("mark");
-    let plant = format!(
-        "mkdir -p bin; printf '#!/bin/sh\\ntouch {}\\n' > bin/tell-me; chmod +x bin/tell-me; {WORK}",
-        mark.display()
-    );
-    repo.agent(&plant);
+    std::fs::create_dir_all(repo.path("bin")).unwrap();
+    let program = format!("#!/bin/sh\ntouch {}\n", mark.display());
+    runner_testkit::write_program(&repo.path("bin/tell-me"), &program);
+    repo.commit_all("As a run may have landed it");
+    repo.agent(WORK);
     repo.start_run(GOAL, &["true"]);
     let run = repo.runner(&["loop"]).success();
     assert!(

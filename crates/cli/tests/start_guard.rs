@@ -551,6 +551,12 @@ fn a_guard_that_makes_a_folder_beside_secrets_is_proposed_that_folder_alone() {
         fs::create_dir_all(home.join(".config/gh")).expect("a folder");
         let guard = "mkdir -p ~/.config/newtool && echo x > ~/.config/newtool/cache";
         repo.init_run(GOAL, &["sh", "-c", guard]);
+        if mechanism == "landlock" {
+            // There a folder with secrets in it is one of the private home's own.
+            assert_eq!(start(&repo, &[]).0, "pass");
+            assert!(!home.join(".config/newtool").exists());
+            continue;
+        }
         let words = "[sandbox.guard] writable = [\"~/.config/newtool\"]";
         refused(&repo, &[words]);
     }

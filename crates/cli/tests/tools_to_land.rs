@@ -12,6 +12,7 @@ mod init_support;
 mod scenario;
 
 use std::fs;
+use std::path::Path;
 
 use fleet_project::{merged, three_issues};
 use init_support::{
@@ -165,7 +166,11 @@ const IGNORED: (&str, &str) = (".gitignore", ".venv/\n__pycache__/\n*.egg-info/\
 fn without_an_index(repo: &TestRepo) {
     let wheels = installed("wheels");
     let wheels = wheels.display();
-    let own = repo.path("wheels");
+    // A copy: under Landlock a child does not see the checkout of a person.
+    let own = repo.root().join("wheels");
+    let name = Path::new(WHEEL).file_name().unwrap();
+    fs::create_dir_all(&own).unwrap();
+    fs::copy(repo.path(WHEEL), own.join(name)).unwrap();
     let own = own.display();
     let home = repo.root().join("home/.config");
     for (name, text) in [

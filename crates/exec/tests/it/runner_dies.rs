@@ -18,8 +18,10 @@ struct Runner {
 
 impl Runner {
     fn start(dir: &Path, grace_ms: u32, script: &str) -> Self {
-        let mut child = Command::new(BINARY)
-            .args(["run", &grace_ms.to_string(), "lock", "sh", "-c", script])
+        // Whoever runs the tests may ignore a hangup, and so would this.
+        let mut child = Command::new("env")
+            .args(["--default-signal", BINARY, "run", &grace_ms.to_string()])
+            .args(["lock", "sh", "-c", script])
             .current_dir(dir)
             .stdout(Stdio::piped())
             .spawn()

@@ -425,7 +425,10 @@ impl LimitWatch {
                 format!("`{}/`", shown(below.as_os_str().as_encoded_bytes()))
             }
             Some(1) => "its temp folder".to_owned(),
-            _ => format!("`{}`", shown(part.as_os_str().as_encoded_bytes())),
+            _ => format!(
+                "`{}`",
+                end_of(&escape_path(part.as_os_str().as_encoded_bytes()))
+            ),
         };
         format!(", {} of it in {name}", size(bytes))
     }
@@ -445,6 +448,17 @@ fn most_of_it(process: Option<&UsingProcess>) -> String {
 fn shown(name: &[u8]) -> String {
     let text = escape_path(name);
     runner_core::text::cut_chars(&text, 60).into_owned()
+}
+
+/// The end of a path: its beginning says nothing new.
+fn end_of(path: &str) -> String {
+    const SHOWN: usize = 60;
+    let count = path.chars().count();
+    if count <= SHOWN {
+        return path.to_owned();
+    }
+    let end: String = path.chars().skip(count - SHOWN).collect();
+    format!("…{end}")
 }
 
 /// For people: three digits or so.
