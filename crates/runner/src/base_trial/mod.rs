@@ -21,9 +21,8 @@ use runner_core::evidence::TestEvidence;
 
 use crate::checkout::CleanCheckout;
 use crate::checkout::caches::CacheFill;
-use crate::checkout::made_files::changed_by_guard;
 use crate::checkout::missing_variable;
-use crate::checkout::trial::{self, GuardCommand, TrialEnd};
+use crate::checkout::trial::{self, GuardCommand, GuardTrial, TrialEnd};
 use crate::error::Result;
 use crate::fleet_repo::FleetRepo;
 use crate::git::Git;
@@ -117,14 +116,14 @@ impl BaseTrial<'_> {
             return Ok(known);
         }
         let checkout = self.checkout()?;
-        let (end, log, tests) = self.try_in(&checkout, self.config, &[], context)?;
+        let (end, tried) = self.try_in(&checkout, self.config, &[], context)?;
         let evidence = self.evidence()?;
-        evidence.write(&tests)?;
+        evidence.write(&tried.tests)?;
         if let BaseTrialEnd::Exited(_) = end {
-            evidence.write_changed(&changed_by_guard(&checkout.checkout, self.config)?)?;
+            evidence.write_changed(&tried.changed)?;
         }
         drop(checkout);
-        let verdict = self.verdict_of(&end, &log, context)?;
+        let verdict = self.verdict_of(&end, &tried.log, context)?;
         // The next trial is as good as what could not be kept.
         let _ = cache.put(&key, &verdict, context.clock.now());
         Ok(verdict)
@@ -199,22 +198,27 @@ impl BaseTrial<'_> {
         config: &Config,
         more_env: &[(OsString, OsString)],
         context: &mut RunContext<'_>,
-    ) -> Result<(BaseTrialEnd, Vec<u8>, TestEvidence)> {
-        let none = TestEvidence::default();
+    ) -> Result<(BaseTrialEnd, GuardTrial)> {
         let contained = self.containment.is_on().then_some(self.containment);
         if let Some(failed) = trial::make_ready(checkout, config, contained, context)? {
-            let why = match failed.end {
-                TrialEnd::NotStarted(why) => why,
+            let why = match &failed.end {
+                TrialEnd::NotStarted(why) => why.clone(),
                 TrialEnd::Exited(_) | TrialEnd::TimedOut => "setup failed".to_owned(),
             };
             let why = why.strip_prefix("cannot run: ").unwrap_or(&why).to_owned();
-            return Ok((BaseTrialEnd::SetupFailed(why), failed.log, none));
+            // What setup printed is no evidence of the guard's.
+            let tests = TestEvidence::default();
+            return Ok((
+                BaseTrialEnd::SetupFailed(why),
+                GuardTrial { tests, ..failed },
+            ));
         }
         let command = &config.guard.command;
         let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
         let env = environment::for_checkout(checkout.path(), config);
         if let Some(why) = environment::cannot_start(&argv, checkout.path(), &env) {
-            return Ok((BaseTrialEnd::NoProgram(why), Vec::new(), none));
+            let tried = trial::not_started(why.clone());
+            return Ok((BaseTrialEnd::NoProgram(why), tried));
         }
         let limit = Duration::from_secs(config.iteration_timeout_secs);
         let guard = GuardCommand {
@@ -222,12 +226,12 @@ impl BaseTrial<'_> {
             more_env,
         };
         let trial = trial::run_with(checkout, guard, config, contained, limit, context)?;
-        let end = match trial.end {
-            TrialEnd::Exited(code) => BaseTrialEnd::Exited(code),
+        let end = match &trial.end {
+            TrialEnd::Exited(code) => BaseTrialEnd::Exited(*code),
             TrialEnd::TimedOut => BaseTrialEnd::TimedOut,
-            TrialEnd::NotStarted(why) => BaseTrialEnd::Lost(why),
+            TrialEnd::NotStarted(why) => BaseTrialEnd::Lost(why.clone()),
         };
-        Ok((end, trial.log, trial.tests))
+        Ok((end, trial))
     }
 
     /// Whether a file is in the commit, or lies in the user's checkout.

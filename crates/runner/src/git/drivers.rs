@@ -98,7 +98,8 @@ impl Git {
             }
         }
         let mut git = self.clone();
-        git.drivers_off = (!off.is_empty()).then(|| Arc::new(off));
+        // Also where there is none: then nobody asks for them again.
+        git.drivers_off = Some(Arc::new(off));
         Ok(git)
     }
 
@@ -129,7 +130,7 @@ impl Git {
 
     /// Whether a file is meant for a filter driver that does not run here.
     pub(crate) fn lacks_filter(&self, path: &Path) -> Result<bool> {
-        let Some(settings) = &self.drivers_off else {
+        let Some(settings) = self.drivers_off.as_ref().filter(|it| !it.is_empty()) else {
             return Ok(false);
         };
         let args: [&OsStr; 5] = [

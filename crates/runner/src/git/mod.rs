@@ -174,7 +174,7 @@ impl Git {
                 "GIT_OPTIONAL_LOCKS",
                 if access == GitAccess::Read { "0" } else { "1" },
             );
-        if let Some(settings) = &self.drivers_off {
+        if let Some(settings) = self.drivers_off.as_ref().filter(|it| !it.is_empty()) {
             command.env("GIT_CONFIG_COUNT", settings.len().to_string());
             for (number, (key, value)) in settings.iter().enumerate() {
                 command

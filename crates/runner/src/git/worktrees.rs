@@ -75,7 +75,8 @@ impl Git {
 
     fn work_tree_at(&self, path: &Path) -> Option<WorkTree> {
         let mut git = Git::open(&path.canonicalize().ok()?).ok()?;
-        git.drivers_off.clone_from(&self.drivers_off);
+        // Where none are off here, those of that tree are looked for there.
+        git.drivers_off = self.drivers_off.clone().filter(|it| !it.is_empty());
         (git.common_dir == self.common_dir).then_some(WorkTree { git, branch: None })
     }
 }
